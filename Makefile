@@ -15,7 +15,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 # what a change of jax, flax, optax, orbax or grain breaks first
-QUICK := tests/test_package.py tests/functional/test_softmax.py tests/nn tests/training/test_fit_core.py \
+QUICK := tests/test_package.py tests/functional/test_softmax.py tests/nn tests/training/test_step.py \
   tests/training/test_train_data.py tests/data/test_batches.py
 TIER_PIP := bin/python -m pip --disable-pip-version-check install --quiet
 

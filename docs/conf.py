@@ -15,15 +15,14 @@ author = "The gatedjax developers"
 copyright = f"{author}, Apache-2.0"
 version = release = __version__
 
-# The source folder is the repository: pages of results, notebooks and the changelog are pages of
-# the site where they are, and links between files are links between pages.
+# The source folder is the repository: pages of results and notebooks are pages of the site where
+# they are, and links between files are links between pages.
 root_doc = "docs/index"
 include_patterns = [
     "docs/**",
     "notebooks/*.ipynb",
     "experiments/results/**/RESULTS.md",
     "experiments/results/**/TUNING.md",
-    "CHANGELOG.md",
     "CONTRIBUTING.md",
 ]
 exclude_patterns = ["docs/_build", ".venv*", ".git", "runs", "build", "dist", "**/runs", "tests"]
@@ -37,9 +36,7 @@ extensions = [
     "sphinxcontrib.bibtex",
     "site_parts",
 ]
-suppress_warnings = [
-    "toc.empty_glob",  # concepts may come and go
-]
+suppress_warnings = []
 nitpicky = True
 # types in signatures are those of the source; what is not a name of ours has no page
 nitpick_ignore_regex = [("py:.*", ".*")]
@@ -67,21 +64,8 @@ html_js_files = ["site.js"]
 html_copy_source = True
 html_show_sourcelink = True
 html_show_sphinx = False
-# A sidebar with few entries takes width from the text and gives little for it: the header has them.
-html_sidebars = {
-    page: []
-    for page in (
-        "docs/index",
-        "docs/beside",
-        "docs/gallery",
-        "docs/notebooks",
-        "docs/own_loop",
-        "docs/own_text_measurements",
-        "docs/recurrence_measurements",
-        "docs/speed",
-        "CHANGELOG",
-    )
-}
+# The landing page has its own doors. Two pages need the width for code, some of it side by side.
+html_sidebars: dict = {page: [] for page in ("docs/index", "docs/libraries", "docs/own_loop")}
 # The reader's browser loads nothing from other hosts, so the site carries MathJax itself. Only the
 # parts that draw TeX are copied, because the whole of it has 24 MB.
 mathjax = importlib.util.find_spec("sphinx-mathjax-offline")

@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import logging
 import sys
 
 from experiments.core.papers import BENCHMARKS, PAPERS
@@ -21,7 +22,8 @@ def usage() -> str:
         "",
         f"benchmarks: python -m experiments.benchmarks.NAME, with {', '.join(BENCHMARKS)}",
         "",
-        "python -m experiments reproduce  train what the tables lack; --plan show lists it",
+        "python -m experiments missing  print the runs that the tables lack, as shell commands",
+        "python -m experiments verify PAPER/DATA/VARIANT/SEED  train the first steps of a record",
         "",
         "--help after a command shows its options; --version after one of a paper, the version.",
     ]
@@ -29,14 +31,7 @@ def usage() -> str:
 
 
 def main(args: list[str] | None = None) -> int:
-    """Prints the list of papers, or runs `reproduce`.
-
-    Args:
-      args: the arguments; None takes the arguments of the process.
-
-    Returns:
-      The exit status: 0, the status of `reproduce`, or 2 for an unknown name.
-    """
+    """Prints the list of papers, or runs `missing` or `verify`; returns the exit status."""
     args = sys.argv[1:] if args is None else args
     if not args or args[0] in ("-h", "--help"):
         say(usage())
@@ -44,9 +39,16 @@ def main(args: list[str] | None = None) -> int:
     if args[0] == "--version":
         say(f"gatedjax {__version__}")
         return 0
-    if args[0] == "reproduce":
+    if args[0] in ("missing", "verify"):
+        # TFDS warns about each folder without a prepared data set, which is no fault here.
+        logging.getLogger("absl").setLevel(logging.ERROR)
         # Imported here because it loads JAX, which the list of papers does not need.
-        status: int = importlib.import_module("experiments.core.reproduce").main(args[1:])
+        command = importlib.import_module(f"experiments.core.{args[0]}")
+        try:
+            status: int = command.main(args[1:])
+        except KeyboardInterrupt:
+            say("stopped", file=sys.stderr)
+            return 130
         return status
     name = args[0].replace("-", "_")
     close_names = difflib.get_close_matches(name, PAPERS, n=1)

@@ -5,25 +5,28 @@ import os
 import sys
 
 from gatedjax._utils.cli import choose, fail, program, reason
-from gatedjax._utils.lost_signals import raise_lost_signals
 from gatedjax._utils.program_cache import take_cache_option, use_program_cache
-from gatedjax._utils.sigterm import STATUS, Terminated
+from gatedjax._utils.signals import STATUS, Terminated, raise_lost_signals
 from gatedjax._utils.terminal import replace_missing_streams, say, while_read
 
-COMMANDS = {
-    "answer": "ask a trained reader about a document",
-    "checkpoints": "list, verify and compare the checkpoints of a work folder",
-    "data": "prepare a data set, or check the files it is made from",
-    "evaluate": "measure a model on labelled texts",
-    "explain": "show the words that a prediction rests on",
-    "explore": "see the gates of a model, and force them, on a page",
-    "export": "save the best parameters of a run with a model card",
-    "gates": "report what gates do exactly, and what estimators are worth",
-    "look": "show how labelled texts would be read, without training",
-    "predict": "say which class texts belong to",
-    "train": "train a classifier of your own texts",
-    "translate": "translate lines with a trained translator",
-    "verify-resume": "prove that a killed run continues with the same bits",
+GROUPS = {
+    "texts": {
+        "look": "show how labelled texts would be read, without training",
+        "train": "train a classifier of your own texts",
+        "predict": "say which class texts belong to",
+        "evaluate": "measure a model on labelled texts",
+        "explain": "show the words that a prediction rests on",
+        "explore": "see the gates of a model, and force them, on a page",
+    },
+    "research": {
+        "answer": "ask a trained reader about a document",
+        "translate": "translate lines with a trained translator",
+        "gates": "report what gates do exactly, and what estimators are worth",
+        "data": "prepare a data set, or check the files it is made from",
+        "checkpoints": "list, verify and compare the checkpoints of a work folder",
+        "export": "save the best parameters of a run with a model card",
+        "verify-resume": "prove that a killed run continues with the same bits",
+    },
 }
 _OPTIONS = {
     "--no-cache": "compile all programs again, and leave out ~/.cache/gatedjax, the folder of "
@@ -50,7 +53,7 @@ def main(args: list[str] | None = None) -> int:
 def _run(args: list[str]) -> int:
     args, uses_cache = take_cache_option(args)
     try:
-        name, command_args = choose(COMMANDS, args, program(), options=_OPTIONS), args[1:]
+        name, command_args = choose(GROUPS, args, program(), options=_OPTIONS), args[1:]
     except SystemExit as stop:  # after a list of the commands, the version or an error
         return int(stop.code or 0)
     # Before the module of the command, which may import JAX.

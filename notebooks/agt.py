@@ -3,17 +3,17 @@
 # %% [markdown]
 # # AGT: one attention per layer, and a gate on its contribution
 #
-# The attention gated transformation network of Guo (2017) reads a text $L$ times. Each layer has
-# a separate attention over the projected words $M_n$, and its *selection vector* drives the
-# gate that lets the layer change the text's state:
+# Guo's attention gated transformation network (2017) reads a text $L$ times. Each layer attends
+# separately to the projected words $M_n$, and its *selection vector* drives the gate that lets
+# the layer change the text's state:
 #
 # $$a_l = \mathrm{softmax}_n\big(w_l \cdot \tanh(W_l M_n)\big), \qquad s_l = \sum_n a_{ln} M_n$$
 # $$y_0 = s_0, \qquad T_l = \sigma(W^t_l s_l + b^t_l), \qquad
 # y_l = T_l \odot \tanh\big(W^f_l [y_{l-1}; s_l] + b^f_l\big) + (1 - T_l) \odot y_{l-1}$$
 #
-# The paper reads its layers as a composition of phrases.
+# The paper says that its layers compose phrases.
 #
-# **You learn** what the layers and gates of a trained network select, how to test whether selected
+# **You learn** what a trained network's layers and gates select, how to test whether selected
 # neighbours are phrases, and which layers the network needs.
 #
 # **It takes** fifteen minutes to read, and the cells run for two minutes on two free CPU cores. You
@@ -42,7 +42,7 @@ STEPS = 800  # training steps of each network
 # %% [markdown]
 # ## The two functions of the network
 # `selection_vectors` computes all $L$ attentions at once, because no attention depends on a state.
-# `highway_mix` is a step of the gated stack: a gate of 1 takes the new candidate, a gate of 0
+# `highway_mix` is one step in the gated stack: a gate of 1 takes the new candidate, a gate of 0
 # carries the state.
 
 # %%
@@ -66,8 +66,8 @@ for gate in (0.0, 0.5, 1.0):
 
 # %% [markdown]
 # ## Three networks on sentences with known deciding words
-# `polarity` is a small generated corpus with negation and contrast. The highway network has only
-# the first selection vector; the third network has the mean of the word vectors.
+# `polarity` is a small generated corpus with negation and contrast. The highway network uses only
+# the first selection vector; the third network averages the word vectors.
 
 # %%
 source = {
@@ -140,8 +140,8 @@ for name in ("highway", "average"):
     )
 
 # %% [markdown]
-# ± is the standard error from the number of test sentences only. The test compares the same
-# sentences in both networks.
+# ± is the standard error, from the test sentences only. The test compares the same sentences in
+# both networks.
 #
 # ## The words that the layers select
 # Weights are rescaled to $[0, 1]$ per sentence and layer. A word is *selected* above 0.95, and
@@ -165,8 +165,8 @@ analysis.plot_word_layers(
 
 # %% [markdown]
 # ## A review that a person wrote
-# `reviews.csv` has 40 short reviews. The networks saw only generated sentences; words that they do
-# not know share a single vector.
+# `reviews.csv` holds 40 short reviews. The networks saw only generated sentences; words that they
+# don't know share a single vector.
 
 # %%
 with open("reviews.csv", newline="", encoding="utf-8") as file:
@@ -197,8 +197,8 @@ analysis.plot_word_layers(
 
 # %% [markdown]
 # ## How often the selected words decide
-# The next cell prints the most selected words of the first layer, and how often layers select words
-# that decide the label. The corpus marks these words; the marks were not used in training.
+# The next cell prints the first layer's most selected words, and how often layers select words
+# that decide the label. The corpus marks these words, but training didn't use the marks.
 
 # %%
 common = phrases.first_words(tokens, r).most_common(5)
@@ -219,8 +219,7 @@ for layer in range(LAYERS):
 
 # %% [markdown]
 # ## Distributions over the test set
-# The figures show the attention of each layer, the lengths of runs of selected words, and the
-# gates.
+# The figures show each layer's attention, how long runs of selected words are, and the gates.
 
 # %% hide-input
 gates = phrases.gate_histogram(outputs["AGT"].gates)
@@ -241,8 +240,8 @@ analysis.plot_layer_histograms(
 
 # %% [markdown]
 # ## Are the runs phrases?
-# The network has no information about order. If the words of a text are shuffled, its attention is
-# shuffled in the same way, and the class scores stay as they are, up to rounding:
+# The network knows nothing about order. Shuffle a text's words, and its attention is shuffled in
+# the same way, and the class scores stay as they are, up to rounding:
 
 # %%
 order = np.random.default_rng(0).permutation(int(batch["lengths"][longest]))
@@ -265,9 +264,9 @@ print(
 )
 
 # %% [markdown]
-# A run is thus several words that are selected *independently* and happen to be neighbours. The
-# right comparison is the same selection with the words of each sentence in random order. Only the
-# difference from this comparison shows that the choices of the network follow the text.
+# So a run is several words that are selected *independently* and happen to be neighbours. You
+# should compare it with the same selection after shuffling each sentence. Only the difference
+# shows that the network's choices follow the text.
 
 # %% hide-input
 rng = np.random.default_rng(0)
@@ -299,10 +298,10 @@ figure.suptitle("Are the runs longer than chance makes them?", fontsize=10)
 
 # %% [markdown]
 # ## Which layers the network needs
-# All gates above a layer are shut in the trained network, so that $y$ is carried from this layer to
-# the head; there is no new training. A lower accuracy shows that the trained network uses the
-# layers. It does not show that a network trained without them would be worse; `ablate_above` trains
-# such networks.
+# We shut all gates above a layer in the trained network, so that $y$ is carried from this layer
+# to the head, without new training. A lower accuracy shows that the trained network uses the
+# layers. It doesn't show that a network trained without them would be worse; if you want such
+# networks, train them with `ablate_above`.
 
 
 # %%
@@ -322,12 +321,12 @@ for last in range(LAYERS):
 
 # %% [markdown]
 # ## Summary
-# - All attentions of AGT are computed at once from the words; only the gated stack has an order.
+# - AGT computes all attentions at once from the words; only the gated stack has an order.
 # - Its layers select words that decide the label two to four times as often as chance. They also
-#   select *although* and *but*, which show that there are two clauses.
-# - Runs of selected words are phrases only as far as they are longer than in shuffled text. The
-#   network itself has no information about order.
-# - Shutting the upper layers of a trained network shows that they are used. It does not show that
-#   many layers are needed; the highway network with a single attention is the fair comparison.
+#   select, for example, *although* and *but*, which show that there are two clauses.
+# - Runs of selected words are phrases only as far as they're longer than in shuffled text. The
+#   network itself knows nothing about order.
+# - Shutting a trained network's upper layers shows that they're used. It doesn't show that you
+#   need many; compare with the highway network, which uses a single attention.
 #
-# Next: [AGT](../docs/agt.md) has the results of the paper's experiments.
+# Next: see what held in the paper's experiments, on the page of [AGT](../docs/agt.md).

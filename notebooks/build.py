@@ -34,7 +34,7 @@ On Colab, run these lines first:
 ```
 !git clone --depth 1 https://github.com/{repository}
 %cd gatedjax
-%pip install '.[notebooks,sklearn]'
+%pip install '.[notebooks]'
 %cd notebooks
 ```
 """

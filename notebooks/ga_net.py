@@ -48,8 +48,8 @@ print("half open   ", F.gated_softmax(scores, jnp.array([1.0, 0.5, 1.0])))
 
 # %% [markdown]
 # ## Gates that have a gradient
-# A Bernoulli draw has no gradient. With logistic noise $L$ the draw is $[a + L > 0]$. Its smooth
-# relaxation is $\sigma((a + L)/\tau)$, which is sharp when $\tau$ is small.
+# You can't differentiate a Bernoulli draw. With logistic noise $L$ the draw is $[a + L > 0]$. Its
+# smooth relaxation is $\sigma((a + L)/\tau)$, which is sharp when $\tau$ is small.
 
 # %% hide-input
 noise = F.logistic_noise(jax.random.key(0), (20_000,))
@@ -151,8 +151,8 @@ analysis.plot_learning_curves(
 
 # %% [markdown]
 # ## The gap between kinds of gates
-# Gates are soft in training and hard at test time. A single pass over the test set evaluates the
-# same parameters with sampled, thresholded, expected and relaxed gates.
+# Gates are soft in training and hard at test time. Does that matter? A single pass over the test
+# set evaluates the same parameters with sampled, thresholded, expected and relaxed gates.
 
 # %%
 metrics, _ = training.evaluate(
@@ -164,8 +164,8 @@ for mode in ("sample", "threshold", "expected", "relaxed"):
 
 # %% [markdown]
 # ## One example of one training step, again
-# Random bits depend on seed, step and example. The input of the network for a sentence in a step of
-# training can therefore be computed again from this sentence only, with the same gates and the same
+# Random bits depend on seed, step and example. So you can compute again what the network saw for
+# a sentence in any training step, from this sentence only, with the same gates and the same
 # dropout.
 
 # %%
@@ -190,9 +190,9 @@ print(
 
 # %% [markdown]
 # ## The words with an open gate
-# A state of a BiLSTM also contains information about neighbouring words, so an open gate next to a
-# deciding word can be enough. Do not read an open gate as "this word decides" before you have
-# compared the gates with the marked words.
+# A BiLSTM state also carries neighbouring words, so an open gate next to a deciding word can be
+# enough. Don't read an open gate as "this word decides" before you compare the gates with the
+# marked words.
 
 # %%
 batch = test[0]
@@ -239,9 +239,9 @@ analysis.plot_heatmap(
 
 # %% [markdown]
 # ## Reviews that a person wrote
-# `reviews.csv` has 40 short reviews. The networks saw only generated sentences, and do not know a
-# fifth of the words. The accuracy falls, and the open words show why: a word that the grammar never
-# had can take the gate.
+# `reviews.csv` holds 40 short reviews. The networks saw only generated sentences, and don't know
+# a fifth of the words. The accuracy falls, and the open words show why: a word that the grammar
+# never used can take the gate.
 
 # %%
 with open("reviews.csv", newline="", encoding="utf-8") as file:
@@ -313,13 +313,13 @@ print(
 
 # %% [markdown]
 # ## Summary
-# - A closed gate gives a word the attention weight 0. In training the gates are soft and drawn, and
-#   therefore have a gradient.
+# - A closed gate gives a word the attention weight 0. In training the gates are soft and drawn,
+#   so they pass on a gradient.
 # - On the generated sentences GA-Net is as accurate as soft attention with a tenth of the words.
-# - An open word need not decide the label, because a state of the BiLSTM also contains its
-#   neighbours. Compare open words with marked words, or remove words, before you believe a gate.
-# - On other sentences the accuracy is lower. A test of the same source does not show this.
+# - An open word need not decide the label, because a BiLSTM state also carries its neighbours.
+#   Compare open words with marked words, or remove words, before you believe a gate.
+# - On other sentences the accuracy is lower. A test set from the same source doesn't show this.
 #
-# Next: [GA-Net](../docs/ga_net.md) has the results of the paper's experiments,
+# Next: [GA-Net](../docs/ga_net.md) shows what held in the paper's experiments,
 # [gates that can be trusted](gates.ipynb) measures what closed words still do, and
 # [from a CSV to a model you can defend](from_csv.ipynb) trains the network on a file.

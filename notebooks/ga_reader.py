@@ -3,15 +3,15 @@
 # %% [markdown]
 # # GA Reader: a question gates the meaning of a document's words
 #
-# The gated-attention reader of Dhingra et al. (2017) answers questions with a gap. It reads the
-# document $K$ times. Before each new reading each token $d_i$ attends to the words $q_j$ of the
-# question and is multiplied by the result:
+# The gated-attention reader by Dhingra et al. (2017) fills a gap in a question. It reads the
+# document $K$ times. Before each new reading each token $d_i$ attends to the question's words
+# $q_j$ and is multiplied by the result:
 #
 # $$\alpha_i = \mathrm{softmax}(Q\, d_i), \qquad \tilde q_i = Q^\top \alpha_i, \qquad
 # x_i = d_i \odot \tilde q_i$$
 #
-# At the last hop the state of the gap points at document tokens, and the probability of a candidate
-# is the sum over its places. With $K = 1$ there is no gating.
+# At the last hop the gap's state points at document tokens, and a candidate's probability is the
+# sum over its places. With $K = 1$ there is no gating.
 #
 # **You learn** what a hop is, why questions that need two facts need two hops, how to read the
 # attention between hops, and how to test whether an answer follows the question.
@@ -37,8 +37,8 @@ STEPS = 4000  # training steps of each network
 
 # %% [markdown]
 # ## The two functions
-# `gated_attention` and `pointer_sum` take arrays; no module is needed. The cell compares both with
-# the formula, token by token.
+# `gated_attention` and `pointer_sum` take arrays, so you need no module. The cell compares both
+# with the formula, token by token.
 
 # %%
 keys = jax.random.split(jax.random.key(0), 3)
@@ -69,12 +69,11 @@ for name, probability in zip(names, jnp.exp(log_probs)[0], strict=True):
 
 # %% [markdown]
 # ## Questions that take two facts
-# The library generates `two_facts`. A sentence is a thing and its place, such as `key box .` (the
-# key is in the box). The question asks for the place of a thing. The sentence of this thing has
-# only a holder, and another sentence has the place of the holder. The candidates are the places;
-# only following the chain distinguishes them. In training half of the things have their place in
-# the same sentence. This teaches the reader to find a thing, and does not help with the second
-# fact.
+# The library generates `two_facts`. A sentence names a thing and its place, for example `key box
+# .` (the key is in the box). The question asks where a thing is. The thing's sentence names only
+# a holder, and another sentence says where the holder is. The candidates are the places; you can
+# tell them apart only by following the chain. In training, half of the things stand next to their
+# place. This teaches the reader to find a thing, and doesn't help with the second fact.
 
 # %%
 source = {
@@ -107,8 +106,8 @@ for name, array in train[0].items():
 
 # %% [markdown]
 # ## One hop and two
-# Both readers are the same network with the same budget; $K = 1$ is close to the AS Reader of
-# Kadlec et al. (2016).
+# Both readers are the same network with the same budget; $K = 1$ comes close to the AS Reader
+# (Kadlec et al. 2016).
 
 # %%
 config = training.TrainConfig(
@@ -168,13 +167,13 @@ print(
 
 # %% [markdown]
 # ## The attention of the two-hop reader
-# The figure shows a question under the reader with two hops. Rows are the places of all names in
-# the document. The panel shows $\alpha$, the attention of each place to the question in the gating
-# between the hops. The bars are the last hop's attention over the document. Orange is the answer.
+# The figure shows a question as the reader with two hops sees it. Rows are the places where names
+# stand in the document. The panel shows $\alpha$, each place's attention to the question between
+# the hops. The bars show the last hop's attention over the document. Orange is the answer.
 #
-# Only the places are candidates, and the probabilities are normalised over the candidates. Weight
-# at a thing or a holder is therefore lost, and the small weights at the places decide. A bar at a
-# holder is no error of the reader, but no explanation of its answer either.
+# Only the places are candidates, and probabilities are normalised over them. So weight at a thing
+# or a holder is lost, and the small weights at the places decide. A bar at a holder isn't an
+# error, but doesn't explain the answer either.
 
 # %% hide-input
 index = int(np.argmax(right["K = 2"]))
@@ -203,9 +202,8 @@ analysis.plot_attention_grid(
 
 # %% [markdown]
 # ## Does the gate do it?
-# A part of the question is removed from the trained reader before the gating, without new training:
-# the name of the thing is replaced by another name of the document. The answer should follow the
-# name.
+# Change the question before the gating, without new training: put another name from the document
+# in place of the thing. The answer should follow the name.
 
 # %%
 network = readers["K = 2"]
@@ -235,7 +233,7 @@ print(
 # %% [markdown]
 # ## Stories that a person wrote
 # The reader knows 39 nouns and the full stop. The cell removes all other words from short stories
-# and asks it. In the last story the place comes before the thing, which no training sentence has.
+# and asks it. In the last story the place comes before the thing, as in no training sentence.
 
 # %%
 STORIES = {
@@ -311,13 +309,14 @@ for row, question in enumerate(questions):
 
 # %% [markdown]
 # ## Summary
-# - A hop multiplies each word of the document by its view of the question. A second reading then
-#   finds words that belong to the question only through other words.
+# - A hop multiplies each document word by its view of the question. A second reading then finds
+#   words that belong to the question only through other words.
 # - On questions that need two facts, a reader with two hops is right almost always, and a reader
 #   with one hop is right in three of five, with the same budget.
 # - Replacing the thing in the question changes the answer, so the reader uses the question.
-# - It has learned the sentences of its training, with the thing before the place. Stories with
-#   another order are another task.
+# - It learned its training sentences, with the thing before the place. Stories in another order
+#   are another task.
 #
-# Next: [the GA Reader](../docs/ga_reader.md) has results on books. `make-cloze` makes questions
-# from any books, and `gatedjax answer` gives a trained reader's answer to your questions.
+# Next: see the results on books, on the page of [the GA Reader](../docs/ga_reader.md). You can
+# make questions from any books with `make-cloze`, and put yours to a trained reader with
+# `gatedjax answer`.

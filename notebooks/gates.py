@@ -7,10 +7,10 @@
 #
 # $$\mathbb{E} f(b) = \sum_b \prod_i p_i^{b_i} (1 - p_i)^{1 - b_i} f(b)$$
 #
-# A draw of the gates does not have the gradient of this expectation.
+# If you draw the gates, you don't get this expectation's gradient.
 #
-# **You learn** to measure how wrong an estimate of this gradient is, to see whether the network at
-# test time is the network that was trained, and to find out whether closed words are really unused.
+# **You learn** to measure how wrong a gradient estimate is, to see whether you test the network
+# that you trained, and to find out whether closed words are really unused.
 #
 # **It takes** fifteen minutes to read, and the cells run for three minutes on two free CPU cores.
 # You should know what a gradient and a Bernoulli draw are.
@@ -49,11 +49,11 @@ truth = gates.enumerate(loss, logits, weights)
 print("expectation", truth.expectation, " gradient", truth.gradient.round(4))
 
 # %% [markdown]
-# ## The error of an estimator
-# `expectation` returns a function whose gradient is the estimate. `report` compares many estimators
-# at a point with the exact gradient (`print(report)` shows all columns). The left panel shows the
-# length of the bias with its standard error: a bar that reaches 0 is not shown to be biased. The
-# right panel shows the variance of a single estimate.
+# ## An estimator's error
+# The gradient of the function that `expectation` returns is the estimate. `report` compares many
+# estimators at a point with the exact gradient (`print(report)` shows all columns). The left
+# panel shows how long the bias is, with its standard error: if a bar reaches 0, no bias is shown.
+# The right panel shows a single estimate's variance.
 
 # %%
 estimators = [
@@ -97,8 +97,8 @@ figure.suptitle(
 )
 # %% [markdown]
 # ## Modes that disagree
-# The same gates can be drawn, thresholded at one half, replaced by their probabilities or chosen
-# for the smallest loss. These are different networks.
+# You can draw the same gates, threshold them at one half, replace them by their probabilities, or
+# choose them for the smallest loss. These are different networks.
 
 # %% hide-input
 losses = gates.enumerate(loss, logits, weights, key=jax.random.key(1)).modes
@@ -114,8 +114,8 @@ axis.set_title(
 )
 # %% [markdown]
 # ## A trained network
-# The cell trains GA-Net on `polarity`, a small generated corpus, in three ways: with the relaxation
-# of its paper, with DisARM, which has no bias, and with gates that also close words to the encoder.
+# The cell trains GA-Net on `polarity`, a small generated corpus, in three ways: with its paper's
+# relaxation, with DisARM, which is unbiased, and with gates that also close words to the encoder.
 # A Lagrange multiplier fixes the share of open words at 0.3 in all three networks.
 
 # %%
@@ -171,8 +171,8 @@ for number, (name, options) in enumerate(kinds.items()):
 
 # %% [markdown]
 # ## Exact values for a single sentence
-# With the encoder's states fixed, all patterns of a sentence can be evaluated. `effects` returns
-# the change of the expected loss when a gate is forced open instead of shut.
+# With the encoder's states fixed, you can evaluate all patterns for a sentence. `effects` returns
+# how much the expected loss changes when a gate is forced open instead of shut.
 
 # %%
 batch = test[0]
@@ -209,14 +209,14 @@ for word, logit, effect in zip(words, gate_logits, truth.effects, strict=True):
 print({name: round(float(value), 4) for name, value in truth.modes.items()})
 
 # %% [markdown]
-# All effects are close to 0: whichever gates are open, the network answers the same. The states of
-# a BiLSTM contain what their neighbours say, so each open word can stand for the sentence. The
-# gates of this network are no explanation, although its accuracy is as good as any here.
+# All effects are close to 0: whichever gates are open, the network answers the same. A BiLSTM's
+# states carry their neighbours, so each open word can stand for the sentence. This network's
+# gates explain nothing, although its accuracy is as good as any here.
 #
 # ## Were closed words unused?
-# The cell deletes the closed words from the input and runs the encoder again. The change of the
-# probability of the predicted class is the *gate leak*. It is 0 if the gates also close words to
-# the encoder.
+# The cell deletes the closed words from the input and runs the encoder again. The predicted
+# class's probability changes by the *gate leak*. It's 0 if the gates also close words to the
+# encoder.
 
 # %%
 for name, net in nets.items():
@@ -242,8 +242,8 @@ for name, net in nets.items():
 
 # %% [markdown]
 # ## Reviews that a person wrote
-# `reviews.csv` has 40 short reviews. The networks saw only generated sentences, so a wrong gate
-# shows here first. Words in capitals have an open gate.
+# `reviews.csv` holds 40 short reviews. The networks saw only generated sentences, so a wrong gate
+# shows here first. Capitals mark open gates.
 
 # %%
 with open("reviews.csv", newline="", encoding="utf-8") as file:
@@ -274,13 +274,13 @@ for name, net in nets.items():
 
 # %% [markdown]
 # ## Summary
-# - An estimator without bias is not always the better one: straight-through gradients have a small
-#   bias and half of DisARM's variance. The local expectation has neither, but evaluates the loss
-#   more often the more gates there are. `gates.report` shows this for your loss.
+# - An unbiased estimator isn't always better: straight-through gradients are slightly biased and
+#   vary half as much as DisARM's. The local expectation does neither, but evaluates the loss more
+#   often the more gates there are. `gates.report` shows this for your loss.
 # - Draws, thresholds and probabilities are different networks. Compare them in evaluation.
-# - A high accuracy with few open words does not show that the other words were not used. Only gates
-#   that also act on the input of the encoder have a leak of 0. This costs accuracy here.
+# - High accuracy with few open words doesn't show that the other words weren't used. Only gates
+#   that also act on the encoder's input bring the leak to 0. This costs accuracy here.
 # - On the reviews all three networks are weaker. The gates on the input open the words that a
 #   reader would name; the two other networks also open words that only carry a state.
 #
-# Next: [gates](../docs/gates.md) has all estimators, maps and modes.
+# Next: all estimators, maps and modes, on the page of [gates](../docs/gates.md).

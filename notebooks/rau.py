@@ -1,18 +1,18 @@
 """Text copy of rau.ipynb; `python notebooks/build.py` writes the notebook."""
 
 # %% [markdown]
-# # RAU: the attention of a recurrent unit over the rows of an image
+# # RAU: a recurrent unit's attention over the rows of an image
 #
-# The recurrent attention unit of Zhong, Yue and Ling (2018) is a GRU whose candidate has two
-# halves. The second half is weighted by an attention over the $n$ features of the state:
+# The recurrent attention unit by Zhong, Yue and Ling (2018) is a GRU with a candidate in two
+# halves. An attention over the state's $n$ features weighs the second half:
 #
 # $$h_t = (1 - z_t)\, h_{t-1} + \tfrac{1}{2} z_t\, c_t + \tfrac{1}{2} z_t\, s_t$$
 #
 # $$s_t = \tanh\big(U_t \odot (W_u [x_t, h_{t-1}] + b_u)\big), \qquad
 # U_t = \mathrm{softmax}(W_a [x_t, h_{t-1}] + b_a)$$
 #
-# $z_t$ and $c_t$ are the update gate and the candidate of the GRU. The paper does not define the
-# axis of the softmax; the features are the library's default. An image is read row by row.
+# $z_t$ and $c_t$ are the GRU's update gate and candidate. The paper doesn't define the softmax
+# axis; features are the library's default. We read an image row by row.
 #
 # **You learn** how the unit works, how to train it next to GRUs of a fair size, how concentrated
 # its attention is, and whether the trained network needs it.
@@ -41,7 +41,7 @@ STEPS = 600  # training steps of each network
 
 # %% [markdown]
 # ## The unit as a function
-# `rau` runs over arrays; no module is needed. Where the mask is False the state does not change.
+# `rau` runs over arrays, so you need no module. Where the mask is False the state stays as it is.
 # The result equals a Python loop over `rau_step`.
 
 # %%
@@ -71,10 +71,10 @@ print(
 
 # %% [markdown]
 # ## Four networks on scikit-learn's digits
-# The images have 8 rows of 8 pixels and come from a package, without a download. *Rescaled*
-# multiplies $U_t$ by $n$, so that its mean is 1; the paper does not. A RAU has 5/3 of the
-# recurrent weights of a GRU of the same width. Therefore there are two GRUs: the first has the
-# same width, the second has about the same number of parameters.
+# The images are 8 by 8 pixels and come from a package, without a download. *Rescaled* multiplies
+# $U_t$ by $n$, so that its mean is 1; the paper doesn't do that. At the same width a RAU needs
+# 5/3 as many recurrent weights as a GRU. So we train two GRUs: the first with the same width, the
+# second with about as many parameters.
 
 # %%
 source = {
@@ -144,13 +144,13 @@ for name in nets:
     )
 
 # %% [markdown]
-# ± is the standard error from the number of test images only. Another seed changes the scores as
-# well, so a single run of each network cannot rank networks that are this small on data this small.
+# ± is the standard error, from the test images only. Another seed changes the scores as well, so
+# a single run can't rank networks this small on data this small.
 #
 # ## The attention over time
-# `attention=True` returns $U_t$ of each row. The figure shows $n$ times $U_t$ (the rescaled network
-# has the factor already), so 1 is the value of a uniform softmax. Units have no natural order: here
-# the units with the largest mean weight come first, separately in each network.
+# `attention=True` returns $U_t$ for each row. The figure shows $n$ times $U_t$ (the rescaled
+# network contains the factor already), so a uniform softmax gives 1. Units have no natural order:
+# here those with the largest mean weight come first, separately in each network.
 
 
 # %%
@@ -200,9 +200,9 @@ for axis in axes:
 
 # %% [markdown]
 # ## How concentrated it is
-# The entropy of $U_t$ divided by $\log n$ is 1 for a uniform softmax and 0 for a single unit;
-# $e^{\text{entropy}}$ is an effective number of units. *Before training* means fresh parameters,
-# the same for both networks.
+# $U_t$'s entropy divided by $\log n$ is 1 for a uniform softmax and 0 for a single unit;
+# $e^{\text{entropy}}$ counts effective units. *Before training* means fresh parameters, the same
+# for both networks.
 
 
 # %%
@@ -285,8 +285,8 @@ for axis in axes:
 # ## With ink and without
 # Digits are cropped closely, so a row without ink is rare (the first printed line counts them). For
 # a fair comparison the cell erases a single row at a time and changes no earlier row: the state
-# before the row is the same, and only the ink is missing. The distance is half the sum of the
-# absolute changes of $U_t$: 0 if no weight changes, 1 if all of the weight moves to other units.
+# before the row is the same, and only the ink is missing. The distance is half the summed
+# absolute changes in $U_t$: 0 if no weight changes, 1 if all weight moves to other units.
 
 # %%
 ink = test["rows"].sum(-1)
@@ -315,13 +315,13 @@ for name in COLOURS:
         print(f"{label:26s}" + "".join(f"{value:6.2f}" for value in values))
 
 # %% [markdown]
-# The last printed line correlates, over the test images, the ink of a row with its effective units.
+# The last printed line correlates, over the test images, a row's ink with its effective units.
 #
 # ## How large the second half is
-# A softmax over $n$ units has weights near $1/n$, and so $s_t$ is near 0 at the start unless $U_t$
-# is rescaled: the unit begins as a GRU with half of its candidate. Each half is measured by
-# removing it from a step: with zeros in block c of the weights the GRU's half is 0, and with zeros
-# in block u the attention's half is 0.
+# A softmax over $n$ units gives weights near $1/n$, and so $s_t$ is near 0 at the start unless
+# $U_t$ is rescaled: the unit begins as a GRU with half of its candidate. To measure a half,
+# remove it from a step: zeros in the weights' block c remove the GRU's half, zeros in block u the
+# attention's.
 
 # %%
 BLOCKS = "rzcau"
@@ -403,8 +403,8 @@ figure.suptitle(
 
 # %% [markdown]
 # ## Does the network need it?
-# A part of the trained networks is removed, without new training. *No attention half* sets block u
-# to 0. *No preference* sets block a to 0, so that $U_t$ is $1/n$ everywhere (1 if rescaled), and
+# Remove a part of the trained networks, without new training. *No attention half* sets block u to
+# 0. *No preference* sets block a to 0, so that $U_t$ is $1/n$ everywhere (1 if rescaled), and
 # only the choice between units is lost. Chance is about 0.1.
 
 # %%
@@ -420,16 +420,16 @@ for name in COLOURS:
     print(f"{name:14s} {scores[0]:12.3f} {scores[1]:14.3f} {scores[2]:18.3f}")
 
 # %% [markdown]
-# A lower accuracy here shows that the trained network uses the part. It does not show that a
-# network trained without the part would be worse. The GRUs above are such networks, and their
-# scores are the fair comparison.
+# A lower accuracy here shows that the trained network uses the part. It doesn't show that a
+# network trained without it would be worse. The GRUs above are such networks, so compare with
+# their scores.
 #
 # ## Summary
 # - The RAU is a GRU with a second candidate that an attention over its own units weighs.
 # - On these digits all four networks are level; a GRU with as many parameters needs no attention.
 # - The attention starts nearly uniform, so its half starts small. Training concentrates it, or
 #   rescaling makes it large from the start.
-# - The trained networks use the attention, as removing it shows. That alone is no evidence for the
-#   unit: the comparison with a GRU of the same size is.
+# - The trained networks use the attention, as you see when you remove it. That's no evidence for
+#   the unit; the comparison with an equally large GRU is.
 #
-# Next: [RAU](../docs/rau.md) has the results of the paper's experiments.
+# Next: see what held in the paper's experiments, on the page of [RAU](../docs/rau.md).

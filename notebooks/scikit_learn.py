@@ -4,11 +4,11 @@
 # # Classifiers in scikit-learn with gates
 #
 # **You learn** to use `TextClassifier` wherever scikit-learn takes a classifier: cross-validation
-# against two pipelines, a search over the density, a learning curve, a confusion matrix with the
-# words behind it, and probabilities that decide when to ask a person.
+# against two pipelines, a search over the share of words read, a learning curve, a confusion matrix
+# with the words behind it, and probabilities that decide when to ask a person.
 #
 # **It takes** ten minutes to read, and the cells run for two minutes on two free CPU cores. You
-# should know `fit`, `predict` and `cross_val_score` of scikit-learn.
+# should know scikit-learn's `fit`, `predict` and `cross_val_score`.
 
 # %%
 import csv
@@ -34,9 +34,9 @@ FOLDS = 5  # parts of the cross-validation
 
 # %% [markdown]
 # ## 280 messages to a shop
-# `messages.csv` has 280 short messages in four classes, 70 each, written for this notebook. So few
-# texts are the usual start of a project, and exactly the case in which a single split says little:
-# with 56 test texts the standard error of an accuracy of 0.7 is 0.06.
+# `messages.csv` holds 280 short messages in four classes, 70 each, written for this notebook.
+# Many projects start with so few texts, and then a single split can't tell you much: for example,
+# with 56 test texts an accuracy of 0.7 comes with a standard error of 0.06.
 
 # %%
 with open("messages.csv", newline="", encoding="utf-8") as file:
@@ -49,9 +49,9 @@ for name in np.unique(labels):
 
 # %% [markdown]
 # ## Four classifiers, the same folds
-# A `TextClassifier` takes texts, so it needs no vectoriser in front of it. The lexicon computes the
-# class from the words with an open gate and no other word. The pipelines are scikit-learn's usual
-# start for texts.
+# A `TextClassifier` takes texts, so you don't need a vectoriser. The lexicon computes the class
+# from the words that it reads and no other word. The pipelines are scikit-learn's usual start for
+# texts.
 
 # %%
 folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
@@ -63,8 +63,8 @@ classifiers = {
         TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4)),
         LogisticRegression(C=10),
     ),
-    "lexicon, half of the words": TextClassifier(density=0.5),
-    "lexicon, 30 % of the words": TextClassifier(density=0.3),
+    "lexicon, half of the words": TextClassifier(share=0.5),
+    "lexicon, 30 % of the words": TextClassifier(share=0.3),
 }
 scores = {}
 for name, classifier in classifiers.items():
@@ -92,21 +92,20 @@ axis.set_ylim(-0.5, len(scores) - 0.3)
 axis.set_yticks(range(len(scores)), list(reversed(scores)))
 axis.set(xlabel="accuracy of a fold (dots) and of all folds (bars)")
 figure.suptitle(
-    "Half of the words are enough to be level with logistic regression",
+    "With half of the words, the lexicon is level with counting them all",
     fontsize=10,
 )
 
 # %% [markdown]
-# The folds overlap in their training texts, so ± is too small rather than too large. Models that
-# are closer than about 0.05 cannot be ranked with 280 texts.
+# The folds share training texts, so ± is too small rather than too large. If models are closer
+# than about 0.05, you can't rank them with 280 texts.
 #
 # ## A search over options
-# `get_params` and `set_params` work as in scikit-learn, so `GridSearchCV` finds the density and the
-# rule for tokens. Alone, a lexicon chooses its density on a tenth of the training texts, which
-# would be 22 messages here; the search uses all folds.
+# `get_params` and `set_params` work as in scikit-learn, so `GridSearchCV` finds the share and the
+# token rule. By itself, a lexicon picks its share on three folds of its training texts.
 
 # %%
-grid = {"density": [0.2, 0.35, 0.5, 0.7], "tokens": ["social", "words"]}
+grid = {"share": [0.2, 0.35, 0.5, 0.7], "tokens": ["social", "words"]}
 search = GridSearchCV(TextClassifier(), grid, cv=folds).fit(texts, labels)
 print("best options", search.best_params_)
 print(f"cross-validated accuracy {search.best_score_:.3f}")
@@ -119,15 +118,15 @@ for rule, colour, mark in (
     ("words", "#D55E00", "s"),
 ):
     has_rule = np.array([p["tokens"] == rule for p in results["params"]])
-    density = [
-        100 * p["density"]
+    shares = [
+        100 * p["share"]
         for p, c in zip(results["params"], has_rule, strict=True)
         if c
     ]
     error = results["std_test_score"][has_rule] / np.sqrt(FOLDS - 1)
     mean = results["mean_test_score"][has_rule]
     axis.errorbar(
-        density,
+        shares,
         mean,
         yerr=error,
         fmt=f"{mark}-",
@@ -135,10 +134,10 @@ for rule, colour, mark in (
         capsize=3,
         label=rule,
     )
-axis.set(xlabel="open words (%)", ylabel="cross-validated accuracy")
+axis.set(xlabel="words read (%)", ylabel="cross-validated accuracy")
 axis.legend(title="tokens", frameon=False)
 figure.suptitle(
-    "Between 35 and 70 % of the words the accuracy hardly changes", fontsize=10
+    "More words help, and the rule for tokens doesn't matter", fontsize=10
 )
 
 # %% [markdown]
@@ -172,7 +171,7 @@ figure.suptitle("The curve still rises: more messages would help", fontsize=10)
 
 # %% [markdown]
 # ## Which classes are confused, and by which words?
-# `cross_val_predict` gives each message a prediction of a model that has not seen it.
+# `cross_val_predict` predicts each message by a model that hasn't seen it.
 
 # %%
 predicted = cross_val_predict(search.best_estimator_, texts, labels, cv=folds)
@@ -183,13 +182,13 @@ ConfusionMatrixDisplay.from_predictions(
     labels, predicted, ax=axis, cmap="Blues", colorbar=False
 )
 figure.suptitle(
-    "Messages about a delivery are taken for a defect most often", fontsize=10
+    "Messages about a payment are taken for a delivery most often", fontsize=10
 )
 
 # %% [markdown]
-# The large numbers off the diagonal are the pairs of classes to look at. Take an error apart:
-# `explain` gives the part of each open word in the score of each class. The parts are exact, and
-# their sum is the score.
+# Look at the large numbers off the diagonal: these classes are confused. Take an error apart:
+# `explain` gives each word's part in each class's score. The parts are exact, and they add up to
+# the score.
 
 # %%
 wrong = np.flatnonzero((predicted != labels) & (labels == "delivery"))
@@ -201,14 +200,14 @@ print(f"{texts[wrong[0]]}\n(true class: {labels[wrong[0]]})\n")
 print(model.explain(texts[wrong[0]]).render())
 
 # %% [markdown]
-# Small words such as *was* and *I* carry large parts. They say nothing about a delivery or a
-# payment; with so few messages they only happened to be more frequent in one class. A reader of the
-# accuracy alone would not have seen this. More messages are the cure, as the learning curve shows.
+# Small words such as *was* and *I* carry large parts. They're not about a delivery or a payment;
+# with so few messages they only happened to be more frequent in one class. You wouldn't have seen
+# this in the accuracy. More messages are the cure, as the learning curve shows.
 #
 # ## When to ask a person
-# `predict_proba` of a lexicon is calibrated by a temperature that is fitted on the validation
-# texts. Sort the messages by the probability of the predicted class: the surest can be answered by
-# a machine, and the rest goes to a person.
+# A lexicon's `predict_proba` is calibrated by temperatures, fitted on folds of the training texts.
+# Sort the messages by predicted probability: a machine can answer the surest, and the rest goes
+# to a person.
 
 # %%
 probabilities = cross_val_predict(
@@ -240,11 +239,11 @@ figure.suptitle("The surest predictions are right more often", fontsize=10)
 # ## Summary
 # - `TextClassifier` is a scikit-learn classifier whose input is texts. `cross_validate`,
 #   `GridSearchCV`, `learning_curve`, `cross_val_predict` and `clone` need nothing else.
-# - With half of the words the lexicon is level with logistic regression on all words. On 280
-#   messages no test could rank them, and this page does not.
-# - The gates give an explanation that holds: a closed word did not take part, and the parts of the
-#   open words add up to the score.
-# - Small data want cross-validation for every number, also for the density.
+# - With half of the words, the lexicon is level with logistic regression on all words. On 280
+#   messages no test could rank them, so don't try.
+# - You can trust the explanation: a word that isn't read takes no part, and the parts of the
+#   words read add up to the score.
+# - Small data want cross-validation for every number, also for the share.
 #
 # Next: [your own text](../docs/own_text.md#from-python) lists the interface, and
 # [from a CSV to a model you can defend](from_csv.ipynb) follows one model from file to folder.

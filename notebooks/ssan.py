@@ -3,19 +3,19 @@
 # %% [markdown]
 # # SSAN: self-attention in which each word selects the words that it attends to
 #
-# Geng et al. (2020) put a selector before the softmax of a Transformer's first layer. For each
-# pair of a query $i$ and a key $j$ it draws whether $j$ may be attended to:
+# Geng et al. (2020) put a selector before the softmax in a Transformer's first layer. For each
+# query $i$ and key $j$ it draws whether $j$ may be attended to:
 #
 # $$A_{ij} \sim \mathrm{Bernoulli}\big(\sigma(q^s_i \cdot k^s_j)\big), \qquad
 # W_{ij} = \frac{A_{ij}\, e^{q_i \cdot k_j / \sqrt{d}}}
 # {\sum_n A_{in}\, e^{q_i \cdot k_n / \sqrt{d}}}$$
 #
-# Draws are hard, and gradients are the gradients of a relaxation (straight-through). In evaluation
+# Draws are hard, and gradients come from a relaxation (straight-through). In evaluation
 # $A_{ij} = [\sigma(\cdot) > 1/2]$. The paper claims that the selector helps the network to see word
 # order and structure.
 #
 # **You learn** how selection and attention fit together, how to train encoders with and without a
-# selector on a probe of word order, and how to measure distances and trees in their attention.
+# selector on a word-order probe, and how to measure distances and trees in their attention.
 #
 # **It takes** twenty minutes to read, and the cells run for two minutes on two free CPU cores. You
 # should know self-attention.
@@ -40,9 +40,9 @@ STEPS = 600  # training steps of each network
 
 # %% [markdown]
 # ## The attention as a function
-# `selective_attention` takes gates from anywhere. With all gates open it is standard attention. A
-# query with all gates closed has attention weights of 0. A key that was *not* selected still has a
-# gradient, from which the selector learns to open its gate.
+# You can pass `selective_attention` gates from anywhere. With all gates open it's standard
+# attention. If a query's gates are all closed, its weights are 0. A key that was *not* selected
+# still sends a gradient, from which the selector learns to open its gate.
 
 # %%
 keys = jax.random.split(jax.random.key(0), 4)
@@ -77,12 +77,11 @@ print("gradient at its gates:", " ".join(f"{value:.2f}" for value in gradient))
 
 # %% [markdown]
 # ## Have two words changed places?
-# This is a probe of the paper, on sentences of a grammar that is part of the library (`polarity`):
-# in half of the sentences two neighbouring words were inverted. The cell trains a standard encoder
-# (SAN) and an encoder with a selector in layer 1 (SSAN), with the same seed and the same batches.
-# In both, one head of each layer begins with attention to the word before and one to the word
-# after (`relative="local"`). Without this, encoders as small as these stay at chance on sentences
-# that they have not seen.
+# The paper asks this, and so do we, on sentences from the library's grammar (`polarity`): half of
+# them invert two neighbouring words. The cell trains a standard encoder (SAN) and one with a
+# selector in layer 1 (SSAN), with the same seed and the same batches. In both, one head per layer
+# begins with attention to the word before and one to the word after (`relative="local"`). Without
+# this, encoders as small as these stay at chance on new sentences.
 
 # %%
 text = {
@@ -174,8 +173,8 @@ print(
 
 # %% [markdown]
 # ## Sentences that a person wrote
-# `reviews.csv` has 40 short reviews. The cell inverts two neighbours in half of them, as in the
-# training sentences. Which sentences are possible, the encoders know only from the grammar.
+# `reviews.csv` holds 40 short reviews. The cell inverts two neighbours in half of them, as in the
+# training sentences. Don't expect much: the encoders know only the grammar's sentences.
 
 # %%
 with open("reviews.csv", newline="", encoding="utf-8") as file:
@@ -202,8 +201,8 @@ for name, net in nets.items():
 
 # %% [markdown]
 # ## The share of selected pairs
-# The figure shows the share of pairs that the draws select in training. A share near 0 or 1 would
-# mean that the selector makes no useful choice.
+# The figure shows how many pairs the draws select in training. If the share is near 0 or 1, the
+# selector makes no useful choice.
 
 # %% hide-input
 rates = [line for line in curves["SSAN"] if "selected_1" in line]
@@ -233,8 +232,8 @@ print(
 print(f"and {100 * metrics['empty_1']:.1f} % of the words select nothing")
 
 # %% [markdown]
-# ## Attention of one sentence
-# Boxes are the largest weight of a query; bold words changed places.
+# ## Attention in one sentence
+# Boxes mark each query's largest weight; bold words changed places.
 
 # %%
 applied = {name: jax.jit(net.apply) for name, net in nets.items()}
@@ -268,7 +267,7 @@ analysis.plot_attention(
 
 # %% [markdown]
 # ## The distance of the attention
-# The cell measures the distance in words between a query and the keys that it attends to.
+# How far away, in words, are the keys that a query attends to?
 
 # %%
 counts = {}
@@ -290,9 +289,9 @@ analysis.plot_distances(
 
 # %% [markdown]
 # ## Does attention know the grammar's trees?
-# A tree is built from the top down: a span is split at the place where both parts pay most of
-# their attention to themselves. The grammar has the true trees. A useful tree must be better than
-# the four baselines, which do not depend on the words of the sentence.
+# We build a tree from the top down: a span is split where both parts pay most of their attention
+# to themselves. The grammar knows the true trees. A useful tree must beat four baselines, which
+# don't look at the words.
 
 # %%
 pairs = [trees.from_brackets(example["tree"]) for example in text["test"][:200]]
@@ -333,10 +332,10 @@ analysis.plot_trees(
 # ## Summary
 # - A selector decides for each pair of words whether attention may use it, with hard draws and
 #   gradients that also reach the pairs that were not selected.
-# - On this probe the encoder without a selector learns faster. The selector of the other has to
-#   open first: it selects more and more pairs. With more steps the two come closer.
-# - Trees from attention have to be compared with trees that ignore the words. Here a left-branching
-#   tree is a strong baseline.
-# - The encoders have learned this grammar and not English, as the reviews show.
+# - On this probe the encoder without a selector learns faster. The other's selector must open
+#   first: it selects more and more pairs. With more steps the two come closer.
+# - Compare trees from attention with trees that ignore the words. For example, a left-branching
+#   tree is a strong baseline here.
+# - The encoders learned this grammar and not English, as the reviews show.
 #
-# Next: [SSAN](../docs/ssan.md) has the results of the paper's experiments.
+# Next: see what held in the paper's experiments, on the page of [SSAN](../docs/ssan.md).

@@ -2,11 +2,17 @@
 
 import gc
 import os
+import signal
 import sys
 import sysconfig
 from importlib.metadata import version
 from pathlib import Path
 
+# A job in the background of a script is started with SIGINT ignored, and so would be the children.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+# Of what other packages add to hypothesis nothing is used, and their warnings would be errors.
+os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "")

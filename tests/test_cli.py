@@ -13,20 +13,24 @@ from typing import Annotated, Literal
 import pytest
 import tyro
 
-from gatedjax.__main__ import COMMANDS, main
-from gatedjax._commands import train
+from gatedjax.__main__ import GROUPS, main
+from gatedjax._commands import _train_network, train
 from gatedjax._utils.cli import parse, parse_command
 from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import UNREAD
 from gatedjax.text._options import TextOptions as ModelOptions
-from gatedjax.text._options import train_config
+from gatedjax.text.fit._network_options import train_config
 from tests._streams import unread
 from tests.conftest import ROOT
 from tests.experiments._commands import plain
 from tests.text._own import TEXTS, write_csv
 
 HELPS = {
-    **{f"gatedjax {name}": ("gatedjax.__main__", [name]) for name in COMMANDS},
+    **{
+        f"gatedjax {name}": ("gatedjax.__main__", [name])
+        for group in GROUPS.values()
+        for name in group
+    },
     **{
         f"gatedjax {name}": ("gatedjax.__main__", name.split())
         for name in ("checkpoints diff", "data check", "gates report")
@@ -34,7 +38,7 @@ HELPS = {
     "experiments.ga_net": ("experiments.ga_net.__main__", []),
     "experiments.ssan translation": ("experiments.ssan.__main__", ["--preset", "mt_multi30k"]),
     "experiments.ga_reader.tables": ("experiments.ga_reader.tables", []),
-    "experiments reproduce": ("experiments.__main__", ["reproduce"]),
+    "experiments missing": ("experiments.__main__", ["missing"]),
     "experiments.agt": ("experiments.agt.__main__", []),
     "experiments.ssan": ("experiments.ssan.__main__", []),
 }
@@ -158,26 +162,48 @@ def test_the_usage_ends_with_the_words_and_an_empty_default_is_not_shown(capsys,
 
 
 def test_the_help_of_train_shows_the_defaults_of_the_command(capsys, monkeypatch):
-    options, inferred = train.TrainOptions(data="", out=Path()), train_config(ModelOptions(), 1)
-    data = ("num_steps", "log_every", "eval_every", "checkpoint_every", "seed", "optimizer")
-    for field in dataclasses.fields(inferred):
-        if field.name not in data:
-            assert getattr(options.train, field.name) == getattr(inferred, field.name), field.name
-    assert dataclasses.asdict(options.train.optimizer) == dataclasses.asdict(inferred.optimizer)
+    options, inferred = _train_network.TrainingOptions(), train_config(ModelOptions(), 1)
+    data = ("num_steps", "log_every", "eval_every", "checkpoint_every", "seed", "learning_rate")
+    for one, other in ((options, inferred), (options.optimizer, inferred.optimizer)):
+        for field in dataclasses.fields(other):
+            if field.name not in (*data, "optimizer"):
+                assert getattr(one, field.name) == getattr(other, field.name), field.name
     text = plain(shown(lambda: train.main(["--model=ganet", "--help"]), capsys, monkeypatch))
     assert "[OPTIONS] DATA " in text
     assert "--text COLUMN ... The" in text
     assert "--model.gates.temperature FLOAT" in text
     for hidden in ("--network", "--no-overwrite", "--train.sweep", "--train.seeds"):
         assert hidden not in text
-    assert "default: None" not in text.partition("--model.system")[0]
+    assert "default: None" not in text.partition("--train.early")[0]
 
 
-def test_the_help_names_columns_and_the_older_name_of_a_folder(capsys, monkeypatch):
+def test_the_help_of_train_shows_the_options_of_the_model(capsys, monkeypatch):
+    def options_of(*args):
+        text = shown(lambda: main(["train", *args, "--help"]), capsys, monkeypatch)
+        return set(re.findall(r"^│ (--[\w.-]+)", text, re.M)), text
+
+    own, text = options_of()
+    assert len(own) <= 20
+    assert len(text.splitlines()) <= 70
+    assert not {"--num-steps", "--word", "--seed", "--workdir"} & own
+    ganet, _ = options_of("--model", "ganet")
+    assert {"--num-steps", "--workdir", "--model.gates.density", "--train.log-every"} <= ganet
+    assert not {"--threshold", "--class-weight", "--word"} & ganet
+    assert {"--word", "--tag", "--model.hidden"} <= options_of("--task", "tags")[0]
+    assert "--model.hidden" in options_of("--task=pair")[0]
+
+
+def test_the_help_has_two_groups_of_commands(capsys):
+    assert main(["--help"]) == 0
+    _, texts, research, _ = capsys.readouterr().out.split("\n\n")
+    first = [line.split()[0] for line in texts.splitlines()]
+    assert first == ["texts:", "look", "train", "predict", "evaluate", "explain", "explore"]
+    assert len(research.splitlines()) == 8
+
+
+def test_the_help_names_columns(capsys, monkeypatch):
     text = plain(shown(lambda: main(["predict", "--help"]), capsys, monkeypatch))
     assert "--text COLUMN ... The columns of the texts (default: " in text
-    text = plain(shown(lambda: main(["explore", "--help"]), capsys, monkeypatch))
-    assert "--workdir PATH An older name of MODEL for a work folder. " in text
 
 
 @pytest.mark.parametrize(
@@ -187,11 +213,18 @@ def test_the_help_names_columns_and_the_older_name_of_a_folder(capsys, monkeypat
             ["x", "--model=ganet", "--model.temprature", "1"],
             "unknown option --model.temprature. Did you mean --model.gates.temperature?",
         ),
-        (["x", "--train.seeds", "2"], "--train.seeds must be left out, because a model has a "
-         "single seed: train it again with another --seed"),
-        (["x", "--train.sweep_over=penalty"], "--train.sweep-over must be left out, because a "
-         "model has a single seed: train it again with another --seed"),
-        ([], "DATA must be given"),
+        (["x", "--train.seeds", "2"], "--train.seeds must be left out for a lexicon, which has no "
+         "network: add --model ganet"),
+        (["x", "--num_steps=3"], "--num-steps must be left out for a lexicon, which has no "
+         "network: add --model ganet"),
+        (["x", "--tag", "3"], "--tag must be left out except for files of tags: add --task tags"),
+        (["x", "--model=gru", "--order", "a,b"], "--order must be left out for gru: it is an "
+         "option of the model lexicon"),
+        (["x", "--cpu-devices=0", "--model", "gru"], "--cpu-devices must be at least 1, got 0"),
+        (["x", "--densty", "1"], "unknown option --densty. Did you mean --model.gates.density? It "
+         "needs --model ganet"),
+        (["x", "--model=ganet", "--densty", "1"],
+         "unknown option --densty. Did you mean --model.gates.density?"),
     ],
 )  # fmt: skip
 def test_a_wrong_option_of_train_is_refused_by_the_name_in_the_help(args, message, capsys):
@@ -242,27 +275,15 @@ def test_what_a_command_takes(args, fields):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ([], "MODEL and --out must be given"),
-        (["m"], "--out must be given"),
         (["m", "--ouut", "x"], "unknown option --ouut. Did you mean --out?"),
         (["--coumt=3", "m", "--out", "x"], "unknown option --coumt=3. Did you mean --count?"),
         (["m", "--out", "x", "--seed", "1"], "unknown option --seed. Did you mean --train.seed?"),
         (["m", "--out", "x", "--zzz"], "unknown option --zzz."),
         (["m", "--out", "x", "-v"], "unknown option -v."),
         (["m", "--out", "x", "--no-overwrite"], "Did you mean --overwrite?"),
-        (["m", "--out"], "--out needs a value (PATH)"),
-        (["m", "--out", "--count", "3"], "--out needs a value (PATH)"),
-        (["m", "--out", "x", "--count", "many"], "--count must be an integer, got 'many'"),
-        (["m", "--out", "x", "--count", "None"], "--count must be an integer, got 'None'"),
-        (["m", "--out", "x", "--train.rate=1,5"], "--train.rate must be a number, got '1,5'"),
-        (["m", "--out", "x", "--part", "all"], "--part must be state or best, got 'all'"),
-        (
-            ["m", "--out", "x", "--relax", "firm"],
-            "--relax must be hard, soft, expected, straight or sampled, got 'firm'",
-        ),
     ],
 )
-def test_a_wrong_command_line_is_one_line(args, message, capsys, monkeypatch):
+def test_an_unknown_option_is_one_line(args, message, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")  # a message is never wrapped
     with pytest.raises(SystemExit, match="2"):
         read(*args)
@@ -271,6 +292,27 @@ def test_a_wrong_command_line_is_one_line(args, message, capsys, monkeypatch):
     assert output.err.startswith("error: ")
     assert output.err.endswith(f"{message}\n")
     assert output.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "parts"),
+    [
+        ([], ["MODEL", "--out PATH"]),
+        (["m"], ["--out PATH"]),
+        (["m", "--out"], ["'--out'"]),
+        (["m", "--out", "--count", "3"], ["'--out'"]),
+        (["m", "--out", "x", "--count", "many"], ["--count", "int", "'many'"]),
+        (["m", "--out", "x", "--count", "None"], ["--count", "int", "'None'"]),
+        (["m", "--out", "x", "--train.rate=1,5"], ["--train.rate", "float", "1,5"]),
+        (["m", "--out", "x", "--part", "all"], ["--part", "'all'", "state", "best"]),
+    ],
+)
+def test_a_wrong_value_is_refused_by_tyro_with_its_option(args, parts, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        read(*args)
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert all(part in plain(output.err) for part in [*parts, "prog --help"])
 
 
 def test_ctrl_c_while_a_command_is_imported_is_no_traceback(capsys, monkeypatch):
@@ -323,26 +365,17 @@ def test_a_word_too_many_is_refused(capsys):
     assert capsys.readouterr().err == "error: unexpected argument '--help'\n"
 
 
-def test_without_the_hook_tyro_refuses_with_the_same_status(capsys, monkeypatch):
-    monkeypatch.delattr("tyro._errors.on_parse_error")
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--model.hidden", 10**9, "hidden must be at most 65,536, got 1,000,000,000"),
+        ("--train.seed", 2**70, f"--train.seed must be at most 4,294,967,295, got {2**70:,}"),
+    ],
+)
+def test_a_value_that_a_configuration_refuses_ends_with_status_2(option, value, message, capsys):
     with pytest.raises(SystemExit, match="2"):
-        read("m")
-    assert "--out" in capsys.readouterr().err
-
-
-def test_a_value_that_a_configuration_refuses_is_one_line(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "60")
-    for options, message in (
-        (
-            ["--model=ganet", "--model.hidden", "1000000000"],
-            "hidden must be at most 65,536, got 1,000,000,000",
-        ),
-        (["--train.seed", str(2**70)], f"seed must be at most 4,294,967,295, got {2**70:,}"),
-    ):
-        with pytest.raises(SystemExit, match="2"):
-            train.main(["texts.csv", "--out", "model", *options])
-        assert capsys.readouterr().err == f"error: {message}\n"
-    assert os.environ["COLUMNS"] == "60"
+        train.main(["texts.csv", "--out", "model", "--model=ganet", option, str(value)])
+    assert message in plain(capsys.readouterr().err)
 
 
 def test_one_of_several_commands(capsys):

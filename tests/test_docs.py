@@ -12,27 +12,29 @@ import jax
 import pytest
 
 from gatedjax.__main__ import main
-from gatedjax.text import _options
+from gatedjax.text.fit import _network_options
 from tests.conftest import ROOT
 from tests.test_site import load, pasted
 
 PAGES = [
-    ("training", 12),
-    ("recurrence", 6),
+    ("training", 8),
+    ("recurrence", 8),
     ("masks", 2),
-    ("selective_attention", 2),
     ("ga_net", 1),
     ("rau", 1),
-    ("beside", 8),
+    ("libraries", 5),
     pytest.param("start", 2, marks=pytest.mark.slow),
     ("ga_reader", 1),
     ("agt", 1),
     ("gates", 7),
-    pytest.param("ssan", 2, marks=pytest.mark.slow),
+    pytest.param("ssan", 4, marks=pytest.mark.slow),
     pytest.param("parallel", 3, marks=pytest.mark.slow),
     pytest.param("export", 4, marks=pytest.mark.slow),
-    pytest.param("own_text", 5, marks=pytest.mark.slow),
-    ("encoders", 2),
+    pytest.param("own_text", 2, marks=pytest.mark.slow),
+    ("own_text_files", 1),
+    ("own_text_labels", 1),
+    ("own_text_limits", 1),
+    ("encoders", 1),
     ("own_loop", 3),
 ]
 
@@ -46,7 +48,7 @@ def test_examples_run_in_order_and_print_what_the_page_says(
     assert len(parts) == text.count("```python") == count
     monkeypatch.chdir(tmp_path)
     # a hundred lines of text are learned in fewer steps than the default budget has
-    monkeypatch.setattr(_options, "_FEWEST_STEPS", 80)
+    monkeypatch.setattr(_network_options, "_FEWEST_STEPS", 80)
     scope: dict = {}
     for code, printed in parts:
         exec(compile(code, f"{page}.md", "exec"), scope)
@@ -103,24 +105,17 @@ def test_the_page_of_programs_shows_each_of_them():
 
 
 def peers():
-    """The blocks of other libraries, what they print, and what they need."""
-    text = (ROOT / "docs" / "beside.md").read_text(encoding="utf-8")
-    for code, printed in re.findall(r"```py\n(.*?)```\s+This prints `(.*?)`", text, re.DOTALL):
-        needs = sorted(set(re.findall(r"^(?:import|from) (torch|entmax|keras)\b", code, re.M)))
-        yield pytest.param(needs, code, printed, id=f"{'-'.join(needs)}-{len(code)}")
+    """The blocks of PyTorch and what they print."""
+    text = (ROOT / "docs" / "libraries.md").read_text(encoding="utf-8")
+    return re.findall(r"```py\n(import torch.*?)```\s+This prints `(.*?)`", text, re.DOTALL)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("needs", "code", "printed"), list(peers()))
+@pytest.mark.parametrize(("code", "printed"), peers())
 @pytest.mark.filterwarnings("ignore")
-def test_examples_of_other_libraries_print_what_the_page_says(
-    needs, code, printed, monkeypatch, capsys
-):
-    assert needs
-    monkeypatch.setenv("KERAS_BACKEND", "jax")
-    for name in needs:
-        pytest.importorskip(name)
-    exec(compile(code, "beside.md", "exec"), {})
+def test_examples_of_other_libraries_print_what_the_page_says(code, printed, capsys):
+    pytest.importorskip("torch")
+    exec(compile(code, "libraries.md", "exec"), {})
     assert capsys.readouterr().out.strip() == printed
 
 

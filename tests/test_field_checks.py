@@ -19,6 +19,7 @@ from gatedjax import models, training
 from gatedjax import nn as gnn
 from gatedjax import nnx as gnnx
 from gatedjax._utils.field_checks import check_fields
+from gatedjax._utils.field_limits import limits_of
 from gatedjax._utils.numbers import field_types
 from tests._grouped import grouped
 from tests.models import test_ga_reader
@@ -27,12 +28,7 @@ from tests.refusals import refused
 XS, MASK, IDS = np.zeros((2, 3, 4), np.float32), np.ones((2, 3), bool), np.ones((2, 3), np.int32)
 LENGTHS = np.array([3, 2], np.int32)
 MODULES: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
-    "LSTM": ({"features": 4}, (XS,)),
-    "GRU": ({"features": 4}, (XS,)),
-    "RAU": ({"features": 4}, (XS,)),
-    "LSTMCell": ({"features": 4}, ()),
-    "GRUCell": ({"features": 4}, ()),
-    "RAUCell": ({"features": 4}, ()),
+    "Recurrent": ({"cell": nn.GRUCell(4)}, (XS,)),
     "AttentionGatedTransform": ({"num_layers": 2, "ablate_above": 1}, (XS,)),
     "AttentionPool": ({}, (XS,)),
     "CharacterEncoder": ({"num_characters": 5}, (IDS, LENGTHS)),
@@ -44,6 +40,10 @@ MODULES: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
     "TokenScore": ({"kind": "mlp1"}, (XS,)),
     "WordEmbedding": ({"num_embeddings": 5, "features": 4}, (IDS,)),
 }
+for name in dir(gnn):
+    # Every cell of the library has a layer with its name.
+    if name.endswith("Cell"):
+        MODULES |= {name: ({"features": 4}, ()), name[:-4]: ({"features": 4}, (XS,))}
 """By name of a module of `nn`: valid options, and inputs. Cells take their carry and a step."""
 WIDTHS = {
     "GatedAttentionHop": {"document_features": 4, "query_features": 4},
@@ -113,6 +113,8 @@ def initialize(name, **options):
 def construct(name, **options):
     """Constructs a module of `nnx` without computing."""
     valid = MODULES[name][0] | WIDTHS.get(name, {"in_features": 4}) | options
+    if "cell" in valid:  # in NNX a function creates the cells
+        valid["cell"] = functools.partial(nnx.GRUCell, hidden_features=4)
     return nnx.eval_shape(lambda: getattr(gnnx, name)(**valid, rngs=nnx.Rngs(0)))
 
 
@@ -190,6 +192,24 @@ def test_configurations_refuse_options_by_name(name):
         part()
         for field, value, error in bad_values(part, name):
             refused(functools.partial(part, **{field: value}), field, error)
+
+
+OUTSIDE = {
+    "at least 0": -1, "at least 1": 0, "at least 2": 1, "finite": NAN, "positive": 0,
+    "positive and finite": 0, "at least 0 and finite": -0.5, "in [0, 1)": 1, "in (0, 1)": 1,
+    "widths of layers": (4, 0),
+}  # fmt: skip
+"""By text of a limit: the nearest value outside."""
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_limit_that_a_field_declares_is_checked_and_shown(name):
+    kind = CONFIGS[name]
+    shown = str(inspect.signature(kind))
+    for field, limit in limits_of(kind):
+        assert limit.text in shown
+        if name != "training.OptimizerConfig":  # `make_optimizer` checks it
+            refused(functools.partial(kind, **{field: OUTSIDE[limit.text]}), f"{field}|got")
 
 
 def test_all_public_classes_are_in_the_tables():

@@ -12,21 +12,21 @@ import pytest
 from gatedjax.__main__ import main
 from gatedjax._utils import limits as _limits
 from gatedjax._utils.cli import refusals
-from gatedjax._utils.limits import MOST_COLUMNS, MOST_JSON_BYTES, MOST_LENGTH, read_limited
+from gatedjax._utils.limits import MOST_COLUMNS, MOST_JSON_BYTES, read_limited
+from gatedjax._utils.run_files import read_json
 from gatedjax.data import Vocabulary
 from gatedjax.export import BadFile, read_config
 from gatedjax.models import AGTConfig, GANetConfig, GAReaderConfig, RAUConfig, SSANConfig
 from gatedjax.models.ssan.probe import SSANProbeConfig
-from gatedjax.text import _corpus, _lines, _tagging
-from gatedjax.text._formats import _parse
-from gatedjax.text._model import TrainedModel
 from gatedjax.text._options import TextOptions, check_options
-from gatedjax.text._read import open_table
-from gatedjax.text._tokens import split_words
-from gatedjax.text._translator import SearchConfig
+from gatedjax.text.corpus import _corpus
+from gatedjax.text.corpus._tokens import split_words
+from gatedjax.text.models._network import TrainedModel
+from gatedjax.text.models._translator import SearchConfig
+from gatedjax.text.sources import _lines
+from gatedjax.text.sources._open import open_table
 from gatedjax.training import OptimizerConfig, TrainConfig
 from gatedjax.training.config import make_optimizer
-from gatedjax.training.log import read_json
 from tests._grouped import grouped
 from tests.conftest import ROOT
 from tests.explore._models import model
@@ -173,13 +173,13 @@ def test_files_of_runs_have_a_largest_size(tmp_path):
 # texts --------------------------------------------------------------------------------------------
 
 
-def test_repeated_names_are_found_in_linear_time():
+def test_repeated_names_are_found_in_linear_time(tmp_path):
     names = ", ".join(f'"n{i}": 0' for i in range(50_000))
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "a", ' + names + ', "n49999": 1}')
     began = time.process_time()
-    found = _parse('{"text": "a", ' + names + ', "n49999": 1}')
-    assert found == (
-        "not JSON that can be read: names must be different, got 'n49999' more than once"
-    )
+    (found,) = open_table(path)
+    assert found.reason == ("not JSON: names must be different, got 'n49999' more than once")
     # a minute by counting each of them
     assert time.process_time() - began < 2
 
@@ -232,10 +232,10 @@ def test_the_first_words_are_those_of_the_whole_text(text, most):
 def test_long_texts_are_not_split_beyond_what_a_model_reads():
     made = model(max_len=5)
     text = "a dull film " * 300_000
-    made.tokens([text])
+    made.all_tokens([text])
     tracemalloc.start()
     try:
-        assert made.tokens([text]) == (("a", "dull", "film", "a", "dull"),)
+        assert made.all_tokens([text]) == (("a", "dull", "film", "a", "dull"),)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -243,32 +243,17 @@ def test_long_texts_are_not_split_beyond_what_a_model_reads():
     assert peak < 3 * len(text)
 
 
-def test_texts_to_learn_from_are_read_as_far_as_a_model_may_read(tmp_path, monkeypatch):
+def test_texts_to_learn_from_are_read_as_far_as_a_model_may_read(monkeypatch):
     monkeypatch.setattr(_corpus, "MOST_LENGTH", 3)
     table = open_table([("a b c d e", "x"), ("f", "y")])
-    read = _corpus.read_corpus(table, tmp_path, "train", _corpus.Numbers(lowercase=True))
+    read = _corpus.read_corpus(table, _corpus.Numbers(lowercase=True))
     assert [len(row) for row in read.texts[0]] == [3, 1]
 
 
 def test_the_docs_state_the_limits():
-    page = (ROOT / "docs" / "own_text.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "own_text_limits.md").read_text(encoding="utf-8")
     for name in (
         *("CHARACTERS", "COLUMNS", "LENGTH", "WORDS", "WIDTH", "LAYERS", "BATCH", "SEED"),
         "JSON_BYTES",
     ):
         assert f" {getattr(_limits, f'MOST_{name}'):,} " in page, name
-
-
-def test_sentences_to_tag_have_a_largest_number_of_words(monkeypatch):
-    monkeypatch.setattr(_tagging, "MOST_LENGTH", 3)
-    assert _tagging._words("a b c") == ("a", "b", "c")
-    failure = _tagging._words("a b c d")
-    assert failure.error == "a sentence must have at most 3 words, got more"
-    assert _tagging._words(["a"] * 4).error == failure.error
-
-
-def test_limits_are_in_one_place():
-    values = {name for name in vars(_limits) if name.startswith("MOST_")}
-    assert {"MOST_WIDTH", "MOST_LAYERS", "MOST_BATCH", "MOST_SEED", "MOST_DRAWS"} <= values
-    assert _limits.MOST_CHARACTERS == _lines.LONGEST
-    assert MOST_LENGTH == _tagging.MOST_LENGTH

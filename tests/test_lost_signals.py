@@ -10,8 +10,8 @@ import pytest
 
 from gatedjax.__main__ import main
 from gatedjax._utils import write
-from gatedjax.text import _survey
-from gatedjax.text._tokens import Splitter
+from gatedjax.text.corpus import _survey
+from gatedjax.text.corpus._tokens import Splitter
 from tests.text._own import TEXTS, write_csv
 
 
@@ -72,11 +72,11 @@ def test_ctrl_c_during_a_collection_stops_every_command(command, here, tmp_path,
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize(("place", "name"), [(Splitter, "split"), (write, "_new")])
+@pytest.mark.parametrize(("place", "name"), [(Splitter, "split"), (write, "_beside")])
 def test_no_model_appears_after_a_signal_during_a_collection(
     place, name, number, status, here, tmp_path, capsys
 ):
-    # `_new` makes the folder of the model, a few milliseconds before the model appears.
+    # `_beside` names the folder of the model, a few milliseconds before the model appears.
     with collecting_at(place, name, number):
         assert main(["train", str(here / "films.csv"), "--out", str(tmp_path / "m")]) == status
     assert capsys.readouterr().err.endswith("stopped\n")

@@ -13,12 +13,14 @@ from sklearn.model_selection import ParameterGrid
 
 from gatedjax import export, functional, models, training
 from gatedjax._utils.json import to_json, to_json_values
-from gatedjax._utils.numbers import make_plain, plain
-from gatedjax.text import PairClassifier, Tagger, TextClassifier, _estimator
-from gatedjax.text._options import TextOptions, check_options, train_config
-from gatedjax.text._translator import SearchConfig
+from gatedjax._utils.numbers import plain
+from gatedjax._utils.run_files import read_json, write_json
+from gatedjax.text import PairClassifier, Tagger, TextClassifier
+from gatedjax.text._options import TextOptions, check_options
+from gatedjax.text.estimators import _base as _estimator
+from gatedjax.text.fit._network_options import train_config
+from gatedjax.text.models._translator import SearchConfig
 from gatedjax.training.identity import settings_of
-from gatedjax.training.log import read_json, write_json
 from tests._grouped import grouped, option, option_names
 
 CONFIGS = {
@@ -108,7 +110,7 @@ def test_parameters_of_a_search_train_as_python_numbers(kind, monkeypatch):
         check_options(options, kind)
         asked.append(options)
 
-    monkeypatch.setattr(_estimator, "train_model", train)
+    monkeypatch.setattr(_estimator, "train_any", train)
     monkeypatch.setattr(kind, "_take", lambda self, trained: None)
     grid = {
         "seed": np.arange(2),
@@ -174,17 +176,3 @@ def test_a_length_may_be_a_number_of_numpy():
     )
     with pytest.raises(TypeError, match="size must be an int known while tracing, got float64"):
         functional.length_mask(lengths, np.float64(3))
-
-
-def test_only_fields_are_made_plain():
-    @dataclasses.dataclass
-    class TextOptions:
-        count: int | None = None
-        share: float = 0.5
-        names: dict = dataclasses.field(default_factory=dict)
-
-    names = {"a": np.int64(1)}
-    made = TextOptions(np.uint8(3), np.int64(2), names)
-    make_plain(made)
-    assert (repr(made.count), repr(made.share)) == ("3", "2")
-    assert made.names is names

@@ -14,7 +14,16 @@ from jax import export
 
 PACKAGES = ("functional", "gates", "nn", "models")
 PARTS = {
-    *("Form", "RAUOptions", "Recurrence", "Restarts"),  # of the recurrences
+    *(
+        "Cell",
+        "Product",
+        "Terms",
+        "Layer",
+        "RAUOptions",
+        "Recurrence",
+        "Restarts",
+        "Unit",
+    ),  # of the recurrences
     *("Request", "Static", "Masks", "Floats"),  # of the kernels of the recurrences
     *("Variant", "Kind", "Card", "Plan"),  # of the constants of these kernels
     *("Family", "BitLayout", "Sample"),  # of gates

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gatedjax._utils import program_cache
-from gatedjax._utils.program_cache import remove_oldest, take_cache_option, use_program_cache
+from gatedjax._utils.program_cache import take_cache_option, use_program_cache
+from tests._programs import environment
 
 NAMES = ("JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_COMPILATION_CACHE", *program_cache._SETTINGS)
 
@@ -24,11 +25,11 @@ def before_jax(monkeypatch, tmp_path):
     return tmp_path / "gatedjax"
 
 
-def test_the_folder_is_private_and_its_name_has_the_versions_and_the_processor(before_jax):
+def test_the_folder_is_private_and_its_name_has_the_processor(before_jax):
     use_program_cache()
     folder = Path(os.environ["JAX_COMPILATION_CACHE_DIR"])
     assert folder.parent == before_jax
-    assert folder.name == f"{program_cache.jax_versions()}-{program_cache.machine_key()}"
+    assert folder.name == f"jax-{program_cache.machine_key()}"
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
@@ -57,16 +58,26 @@ def test_a_cache_that_cannot_be_written_is_no_error(before_jax):
     assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
 
 
-def test_the_oldest_files_go_first_until_the_folder_is_small_enough(tmp_path):
-    for age, name in enumerate(("new", "middle", "old")):
-        path = tmp_path / "sub" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(b"0" * 100)
-        os.utime(path, (1e9 - age, 1e9 - age))
-    remove_oldest(tmp_path, 250)
-    assert sorted(path.name for path in (tmp_path / "sub").iterdir()) == ["middle", "new"]
-    remove_oldest(tmp_path, 0)
-    assert not list((tmp_path / "sub").iterdir())
+def test_jax_keeps_the_programs_that_were_used_last_within_its_limit(before_jax):
+    program = (
+        "from gatedjax._utils.program_cache import use_program_cache; use_program_cache()\n"
+        "import jax, sys\nfor n in map(int, sys.argv[1:]):\n"
+        "    jax.jit(lambda x: jax.numpy.sin(x) @ x.T)(jax.numpy.ones((n, n)))\n"
+    )
+    folder = before_jax / f"jax-{program_cache.machine_key()}"
+    folder.mkdir(0o700, parents=True)
+    (folder / "half-cache").write_bytes(b"of a process that was killed")
+    environ = {"XDG_CACHE_HOME": str(before_jax.parent)}
+    environ |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    most = 8_000
+    for sizes, limit in ("345", {}), ("67", {"JAX_COMPILATION_CACHE_MAX_SIZE": str(most)}):
+        variables = environment(**environ, **limit).items()
+        variables = {name: value for name, value in variables if name != NAMES[0]}
+        subprocess.run([sys.executable, "-c", program, *sizes], env=variables, check=True)
+        entries = {path.name: path.stat().st_size for path in folder.glob("*-cache")}
+        assert "half-cache" not in entries
+        assert entries
+        assert (sum(entries.values()) <= most) == bool(limit), entries
 
 
 @pytest.mark.parametrize(

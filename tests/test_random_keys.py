@@ -154,6 +154,9 @@ def test_other_arguments_with_keys_are_refused_by_name():
 def test_all_public_functions_with_a_key_are_in_the_tables(module):
     room = module.__name__.rpartition(".")[2]
     public = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
+    # The table of functional has the functions that gates offers, too.
+    if module is gates:
+        public = {name: f for name, f in public.items() if getattr(F, name, None) is not f}
     with_key = {
         name
         for name, value in public.items()

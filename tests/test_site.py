@@ -6,15 +6,13 @@ import importlib
 import importlib.util
 import json
 import re
-import subprocess
 import sys
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 
-from experiments.core.claims import WORDS, mark
-from tests._programs import environment
+from experiments.core.verdict import WORDS, mark
 from tests.conftest import ROOT
 
 EXTENSIONS = ROOT / "docs" / "_ext"
@@ -64,10 +62,14 @@ def test_links_that_lead_nowhere_are_found(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "index.html").write_text(
         '<h1 id="top"></h1><a href="a/b.html#c d"></a><a href="#top"></a><a href="https://x"></a>'
-        '<a href="a/b.html#no"></a><img src="a/none.png">'
+        '<a href="a/b.html#no"></a><img src="a/none.png"><script async src="https://x/y.js">'
     )
     (tmp_path / "a" / "b.html").write_text('<p id="c d"></p><a href="../index.html?q=1#top"></a>')
-    assert broken_links(tmp_path) == ["index.html: a/b.html#no", "index.html: a/none.png"]
+    assert broken_links(tmp_path) == [
+        "index.html: https://x/y.js",
+        "index.html: a/b.html#no",
+        "index.html: a/none.png",
+    ]
 
 
 def test_every_public_name_is_on_one_page_of_the_reference_with_its_docstring(reference):
@@ -232,7 +234,7 @@ def test_signatures_are_those_of_the_source(reference):
     assert shown.startswith("(*, num_steps: int = 1000, ")
     assert "optimizer: OptimizerConfig = OptimizerConfig()" in shown
     shown = reference.constructor(text.TextClassifier)
-    assert shown.startswith("(model: str = 'lexicon', *, embeddings: str | Path | None = None, ")
+    assert shown.startswith("(model: str = 'lexicon', *, vectors: str | Path | None = None, ")
     assert "max_aside: float=0.01, " in reference.signature(text.TextClassifier.train)
     shown = reference.constructor(models.SSANTaggerConfig)
     assert "gates: SelectorConfig = SelectorConfig()" in shown
@@ -268,15 +270,27 @@ def test_relative_links_lead_to_files_and_headings(page):
             assert anchor in slugs, link
 
 
-def test_the_gallery_shows_ten_figures_and_the_page_of_figures_all():
+def test_the_gallery_shows_ten_figures_and_all_runs_have_their_page():
     cards = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
     chosen = re.findall(r"^:::\{image\} (.+)$", cards, re.MULTILINE)
     assert len(chosen) == len(set(chosen)) == 10
     assert all((ROOT / "docs" / path).is_file() for path in chosen)
-    text = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
-    shown = re.findall(r"^!\[.+\]\(\.\./(.+)\)$", text, re.MULTILINE)
-    figures = (ROOT / "experiments" / "results").rglob("*.png")
-    assert sorted(shown) == sorted(path.relative_to(ROOT).as_posix() for path in figures)
+    text = (ROOT / "docs" / "all_runs.md").read_text(encoding="utf-8")
+    results = ROOT / "experiments" / "results"
+    pages = {
+        path.relative_to(ROOT).as_posix()
+        for name in ("RESULTS.md", "TUNING.md")
+        for path in results.rglob(name)
+    }
+    assert set(re.findall(r"\]\(\.\./(.+?)\)", text)) == pages
+    assert set(re.findall(r"<\.\./(.+)>", text)) == {page[:-3] for page in pages}
+
+
+def test_the_menu_has_five_entries():
+    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    (menu,) = re.findall(r"```\{toctree\}\n:hidden:\n\n(.*?)```", text, re.DOTALL)
+    entries = ["Guide", "Concepts", "Papers", "Reference", "Project"]
+    assert [line.partition(" <")[0] for line in menu.splitlines()] == entries
 
 
 def test_the_pictures_of_the_ideas_are_those_of_their_script():
@@ -294,11 +308,12 @@ def test_the_pictures_of_the_ideas_are_those_of_their_script():
 def test_the_menu_of_the_papers_has_the_five_papers():
     text = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
     (menu,) = re.findall(r"```\{toctree\}\n:hidden:\n\n(.*?)```", text, re.DOTALL)
-    assert menu.split() == ["ga_net", "agt", "rau", "ga_reader", "ssan"]
-    for name in menu.split():
+    papers = ["ga_net", "agt", "rau", "ga_reader", "ssan"]
+    assert menu.split() == [*papers, "gallery", "reproduce", "all_runs"]
+    for name in papers:
         page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
         assert page.count(f"](images/idea_{name}.svg)") == 1
-        believe = page.split("## What to believe now\n")[1].split("\n## ")[0]
+        believe = page.split("## Did the claims hold?\n")[1].split("\n## ")[0]
         assert len(re.findall("^- ", believe, re.MULTILINE)) == 5
         assert set(re.findall(r'<span class="[^"]+">. [a-z ]+</span>', believe)) <= set(
             map(mark, WORDS)
@@ -332,38 +347,8 @@ def test_no_page_of_the_site_asks_another_machine_for_scripts_or_fonts():
     assert "nb_ipywidgets_js: dict = {}" in conf
 
 
-@pytest.mark.slow
-def test_the_site_is_built_without_a_warning_and_fetches_nothing(tmp_path):
-    pytest.importorskip("myst_nb")
-    pytest.importorskip("pydata_sphinx_theme")
-    pytest.importorskip("sphinx_design")
-    pytest.importorskip("sphinxcontrib.bibtex")
-    pytest.importorskip("sphinx_copybutton")
-    pytest.importorskip("sphinx-mathjax-offline")
-    command = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", "-c", str(ROOT / "docs")]
-    done = subprocess.run(
-        [*command, "-d", str(tmp_path / "trees"), str(ROOT), str(tmp_path / "html")],
-        env=environment() | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    for page in (tmp_path / "html").rglob("*.html"):
-        text = page.read_text(encoding="utf-8")
-        assert not re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?:https?:)?//", text), page
-    api = tmp_path / "html/docs/api"
-    page = (api / "functional/gru_step.html").read_text(encoding="utf-8")
-    assert 'id="gatedjax.functional.gru_step"' in page
-    assert '_modules/gatedjax/functional/_gru.html#gru_step">' in page
-    assert 'href="functional/gru_step.html#' in (api / "functional.html").read_text("utf-8")
-    notebook = (tmp_path / "html/notebooks/ga_net.html").read_text(encoding="utf-8")
-    assert 'src="../_static/mathjax/tex-chtml.js' in notebook
-    assert (tmp_path / "html/_static/mathjax/tex-chtml.js").is_file()
-
-
-PAGES = ("beside", "extending", "export", "gates", "masks", "parallel", "recurrence", "reproduce")
-PAGES += ("encoders", "own_text", "start", "training", "trust")
+PAGES = ("extending", "export", "gates", "libraries", "masks", "parallel", "recurrence")
+PAGES += ("reproduce", "encoders", "own_text", "own_text_files", "start", "training", "trust")
 PAGES += ("agt", "ga_net", "ga_reader", "papers", "rau", "ssan")
 
 

@@ -14,7 +14,6 @@ from rich.text import Text
 
 from experiments.core import cli, command
 from experiments.core.columns import print_time
-from gatedjax import data
 from gatedjax._commands._lines import lines_to
 from gatedjax._utils.terminal import UNREAD, new_console, printable, say, while_read
 from gatedjax.data.files import _source
@@ -153,21 +152,6 @@ def test_messages_with_names_out_of_files_steer_no_terminal(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         cli.fail(f"unknown label {HOSTILE}")
     assert SHOWN in capsys.readouterr().err
-
-
-def test_a_member_of_an_archive_with_an_escape_code_is_named_harmlessly(tmp_path, caplog):
-    import tarfile
-
-    with tarfile.open(tmp_path / "aclImdb_v1.tar.gz", "w:gz") as archive:
-        for name in ("neg/0_1.txt", "pos/0_1.txt", "pos/\x1b[2J.html"):
-            member = tarfile.TarInfo(f"aclImdb/test/{name}")
-            member.size = 4
-            archive.addfile(member, io.BytesIO(b"good"))
-    source = data.load("imdb", "test", manual_dir=tmp_path)
-    assert len(source.quarantine) == 1
-    (record,) = caplog.records
-    assert r"\x1b[2J.html" in record.getMessage()
-    assert "\x1b" not in record.getMessage()
 
 
 def test_nothing_else_prints():

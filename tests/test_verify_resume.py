@@ -33,7 +33,7 @@ def test_a_recipe_is_proved(importable, capsys, tmp_path):
 def test_a_recipe_that_does_not_resume_is_found_out(importable, capsys):
     assert main(["verify-resume", "--kills", "1", "--", sys.executable, RECIPE, "--forget"]) == 1
     out = capsys.readouterr().out
-    assert "parameters: DIFFERENT: w" in out
+    assert "state: DIFFERENT: " in out
     assert "NOT equal" in out
 
 
@@ -54,13 +54,14 @@ def test_a_workdir_of_its_own_is_refused(capsys):
 
 
 def test_kills_ascend_and_half_of_them_are_in_saves():
-    points = kill_points(60, 4, 20, seed=3)
-    steps = [int(point.split(":")[1]) for point in points]
+    points = kill_points(60, 4, 20, seed=3, interval=0.5)
+    steps = [step for _, step, _ in points]
     assert len(points) == 20
     assert steps == sorted(steps)
-    assert kill_points(3, 125, 2, seed=0)[-1].startswith("save:3:")
-    assert sum(point.startswith("save:") for point in points) == 10
-    assert all(step % 4 == 0 for step, p in zip(steps, points, strict=True) if p[:4] == "save")
+    assert all(step % 4 == 0 for step in steps)
+    assert sum(kind == "save" for kind, _, _ in points) == 10
+    assert all(0 <= seconds <= 0.5 for _, _, seconds in points)
+    assert kill_points(3, 125, 2, seed=0, interval=1.0)[-1][:2] == ("save", 3)
 
 
 def test_an_unknown_command_is_refused_with_a_suggestion(capsys):

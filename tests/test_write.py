@@ -13,8 +13,8 @@ import pytest
 from gatedjax import export
 from gatedjax._commands._lines import lines_to
 from gatedjax._utils import write as _write
+from gatedjax._utils.run_files import write_text
 from gatedjax._utils.write import check_place, new_folder, write_atomic
-from gatedjax.training.log import write_text
 from tests._programs import environment
 
 PARAMS = {"w": np.zeros(2, np.float32)}
@@ -158,16 +158,13 @@ def test_what_standard_output_leads_to_is_not_replaced(tmp_path):
 
 
 KILLED = """
-import errno, os, signal, sys
+import os, signal, time
 from pathlib import Path
 from gatedjax._utils import write as _write
 
-IN_TURNS = sys.argv[1] == "in turns"
 NAMES = ("a", "b")
-
-
-def no_exchange(one, other):
-    raise OSError(errno.ENOSYS, "no exchange")
+LATER = 90_000
+now = time.time
 
 
 def save(place, text):
@@ -190,13 +187,10 @@ def kill_at(number):
 
         return run
 
-    for owner, name in ((os, "replace"), (os, "open"), (os, "unlink"), (os, "rmdir"),
-                        (os, "mkdir"), (_write, "_exchange")):
-        setattr(owner, name, counted(getattr(owner, name)))
+    for name in ("replace", "open", "unlink", "rmdir", "mkdir"):
+        setattr(os, name, counted(getattr(os, name)))
 
 
-if IN_TURNS:
-    _write._exchange = no_exchange
 killed = 0
 for number in range(1, 100):
     place = Path(f"model{number}").absolute()
@@ -209,11 +203,12 @@ for number in range(1, 100):
     status = os.waitpid(child, 0)[1]
     killed += os.WIFSIGNALED(status)
     if not place.exists():
-        assert IN_TURNS
         _write.recover(place)
     found = {(place / name).read_text() for name in NAMES}
     assert found in ({"old"}, {"new"}), (number, found)
+    time.time = lambda: now() + LATER
     save(place, "newer")
+    time.time = now
     assert {(place / name).read_text() for name in NAMES} == {"newer"}
     left = [path.name for path in place.parent.iterdir() if path.name.startswith(".")]
     assert not left, (number, left)
@@ -223,14 +218,13 @@ print(killed)
 """
 
 
-@pytest.mark.parametrize("how", ["at once", "in turns"])
-def test_after_a_kill_a_folder_is_the_old_or_the_new_one_and_nothing_stays(tmp_path, how):
+def test_after_a_kill_a_folder_is_the_old_or_the_new_one_and_nothing_stays_a_day(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, how], cwd=tmp_path, env=environment(),
+        [sys.executable, "-c", KILLED], cwd=tmp_path, env=environment(),
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) >= (9 if how == "in turns" else 6)
+    assert int(done.stdout) >= 6
 
 
 def refuse(*_args):
@@ -241,38 +235,43 @@ def fill(folder, text):
     (folder / "file").write_text(text)
 
 
-@pytest.mark.parametrize("in_turns", [False, True])
-def test_a_failed_exchange_leaves_the_old_folder_alone(tmp_path, monkeypatch, in_turns):
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_failed_rename_leaves_the_old_folder_alone(tmp_path, monkeypatch, failing):
     target = tmp_path / "model"
     with new_folder(target) as folder:
         fill(folder, "old")
     replace, moved = os.replace, []
 
-    def fail_second(*args):
+    def fail_once(*args):
         moved.append(args)
-        if len(moved) == 2:
+        if len(moved) == failing:
             refuse()
         replace(*args)
 
-    if in_turns:
-        unknown = OSError(errno.ENOSYS, "no such call")
-        monkeypatch.setattr(_write, "_exchange", lambda *_: (_ for _ in ()).throw(unknown))
-        monkeypatch.setattr(os, "replace", fail_second)
-    else:
-        monkeypatch.setattr(_write, "_exchange", refuse)
+    monkeypatch.setattr(os, "replace", fail_once)
     with pytest.raises(OSError, match="disk is broken"), new_folder(target) as folder:
         fill(folder, "new")
     assert (target / "file").read_text() == "old"
     assert names(tmp_path) == ["model"]
 
 
-def test_a_system_without_the_call_exchanges_in_turns(tmp_path, monkeypatch):
-    monkeypatch.setattr(_write.ctypes, "CDLL", lambda *_, **__: object())
-    for text in ("old", "new"):
-        with new_folder(tmp_path / "model") as folder:
-            fill(folder, text)
-        assert (tmp_path / "model" / "file").read_text() == text
-        assert names(tmp_path) == ["model"]
+def test_a_folder_that_another_process_puts_between_the_renames_stays(tmp_path, monkeypatch):
+    target = tmp_path / "model"
+    with new_folder(target) as folder:
+        fill(folder, "old")
+    replace, moved = os.replace, []
+
+    def restore_between(*args):
+        moved.append(args)
+        if len(moved) == 2:
+            replace(moved[0][1], target)
+        replace(*args)
+
+    monkeypatch.setattr(os, "replace", restore_between)
+    with pytest.raises(OSError, match="not empty"), new_folder(target) as folder:
+        fill(folder, "new")
+    assert (target / "file").read_text() == "old"
+    assert names(tmp_path) == ["model"]
 
 
 def test_what_a_living_process_writes_is_not_removed(tmp_path):
@@ -288,10 +287,14 @@ def test_what_a_living_process_writes_is_not_removed(tmp_path):
     assert names(tmp_path) == ["file", "model"]
 
 
-def test_a_file_that_a_killed_process_left_is_removed_and_others_are_not(tmp_path):
-    left = tmp_path / ".file.partial-0123456789abcdef"
+def test_a_file_that_a_killed_process_left_is_removed_a_day_later_and_others_are_not(tmp_path):
+    left, young = (tmp_path / f".file.partial-{digit * 16}" for digit in "01")
     mine = [".file.partial-mine", ".other.partial-0123456789abcdef", "file.partial"]
-    for name in (left.name, *mine):
+    for name in (left.name, young.name, *mine):
         (tmp_path / name).write_text("text")
+        if name != young.name:
+            os.utime(tmp_path / name, (1e9, 1e9))
     write_atomic(tmp_path / "file", b"new")
+    assert names(tmp_path) == sorted([*mine, young.name, "file"])
+    _write.remove_leftovers(tmp_path / "file")
     assert names(tmp_path) == sorted([*mine, "file"])

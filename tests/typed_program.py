@@ -16,6 +16,7 @@ import gatedjax
 from gatedjax import TextClassifier, analysis, data, export, gates, models, nn, training
 from gatedjax import functional as F
 from gatedjax.training import (
+    Carried,
     CheckpointStore,
     OptimizerConfig,
     Ratio,
@@ -36,11 +37,8 @@ class Trained:
     def init(self, key: jax.Array, batch: Batch) -> Any:
         return {"w": jax.random.normal(key, (3,))}
 
-    def loss(
-        self, params: Any, batch: Batch, rngs: dict[str, jax.Array]
-    ) -> tuple[jax.Array, dict[str, Ratio]]:
-        errors = batch["weight"] * (batch["x"] @ params["w"]) ** 2
-        return errors.sum(), {"loss": Ratio.of(errors, batch["weight"])}
+    def loss(self, params: Any, batch: Batch, rngs: dict[str, jax.Array]) -> dict[str, Ratio]:
+        return {"loss": Ratio.of((batch["x"] @ params["w"]) ** 2, batch["weight"])}
 
 
 class Evaluated(Trained):
@@ -54,36 +52,20 @@ class Summarised(Evaluated):
         return {"largest": float(predictions["y"].max())}
 
 
-class Centred:
-    """A task with a model state."""
+class Summing:
+    """A task with carried arrays."""
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
         return {"w": jnp.zeros(3)}
 
-    def init_model_state(self, key: jax.Array, batch: Batch) -> Any:
-        return {"mean": jnp.zeros(3)}
+    def init_carried(self, key: jax.Array, batch: Batch) -> Carried:
+        return Carried(rows=jnp.zeros(len(batch["weight"])))
 
     def loss(
-        self, params: Any, batch: Batch, rngs: dict[str, jax.Array], model_state: Any
-    ) -> tuple[jax.Array, tuple[dict[str, Ratio], Any]]:
-        errors = batch["weight"] * ((batch["x"] - model_state["mean"]) @ params["w"]) ** 2
-        return errors.sum(), ({"loss": Ratio.of(errors, batch["weight"])}, model_state)
-
-
-class Carried:
-    """A task with a carried state."""
-
-    def init(self, key: jax.Array, batch: Batch) -> Any:
-        return {"w": jnp.zeros(3)}
-
-    def init_carry(self, batch: Batch) -> jax.Array:
-        return jnp.zeros(len(batch["weight"]))
-
-    def loss(
-        self, params: Any, batch: Batch, rngs: dict[str, jax.Array], carry: jax.Array
-    ) -> tuple[jax.Array, tuple[dict[str, Ratio], jax.Array]]:
-        sums = carry + batch["x"] @ params["w"]
-        return (sums**2).sum(), ({"loss": Ratio.of(sums**2, batch["weight"])}, sums)
+        self, params: Any, batch: Batch, rngs: dict[str, jax.Array], carried: Carried
+    ) -> tuple[dict[str, Ratio], Carried]:
+        sums = carried.rows + batch["x"] @ params["w"]
+        return {"loss": Ratio.of(sums**2, batch["weight"])}, Carried(rows=sums)
 
 
 class Unannotated:
@@ -91,8 +73,7 @@ class Unannotated:
         return {"w": jnp.zeros(3)}
 
     def loss(self, params, batch, rngs):
-        errors = batch["weight"] * (batch["x"] @ params["w"]) ** 2
-        return errors.sum(), {"loss": Ratio.of(errors, batch["weight"])}
+        return {"loss": Ratio.of((batch["x"] @ params["w"]) ** 2, batch["weight"])}
 
 
 class NoLoss:
@@ -122,8 +103,12 @@ class Recurrent(nnx.Module):
         return states
 
 
-def show(step: int, state: TrainState, metrics: dict[str, float]) -> None:
-    print(step, metrics["loss"], state.params)
+def show(event: str, step: int, state: TrainState, metrics: dict[str, Any]) -> None:
+    print(event, step, metrics.get("loss"), state.params)
+
+
+def stop(event: str, step: int, state: TrainState, metrics: dict[str, Any]) -> bool:
+    return step == 2
 
 
 def show_step(step: int) -> None:
@@ -157,16 +142,16 @@ hard: jax.Array = F.hard_gates(logits, mask, empty="max_gate")
 result = fit(Trained(), [batch] * 3, None, config, "runs/a", parallel=devices)
 result = fit(Unannotated(), [batch] * 3, None, config, "runs/b", optimizer=optax.sgd(0.1))
 result = fit(Evaluated(), [batch] * 3, [batch], config, "runs/c")
-result = fit(Summarised(), [batch], [batch], steps=1, params=result.best_params, callbacks=(show,))
-result = fit(Centred(), iter([batch]), repeatable=False, steps=1, callbacks=[show])
-result = fit(Carried(), [batch], steps=1)
+result = fit(Summarised(), [batch], [batch], steps=1, params=result.best_params, hook=show)
+result = fit(Trained(), iter([batch]), repeatable=False, steps=1, hook=stop)
+result = fit(Summing(), [batch], steps=1)
 results = fit_lanes(Trained(), lambda seed: [batch], steps=1, optimizer=optax.sgd(0.1))
 results = fit_lanes(Evaluated(), lambda seed: [batch] * 3, [batch], steps=3, params={"w": xs[0, 0]})
 states = Recurrent(nnx.Rngs(0))(xs, jnp.array([5, 3]))
 metrics, predictions = evaluate(Evaluated(), result.best_params, [batch], devices)
 loss: float = metrics["size"]
 texts = [" ".join(example["tokens"]) for example in data.load("polarity", "train")]
-classifier = TextClassifier.train("reviews.csv", density=0.2, progress=True)
+classifier = TextClassifier.train("reviews.csv", share=0.2, progress=True)
 labels: list[str] = classifier.predict(texts).tolist()
 step: int | None = store.latest()
 shown = gatedjax.functional.gated_softmax(logits, hard, mask)
@@ -193,9 +178,8 @@ _ = export.save_modle  # wrong
 _ = training.restore  # wrong
 _ = analysis.mcnemar()  # wrong
 _ = fit(Trained(), [batch], steps="3")  # wrong
-_ = fit(Trained(), [batch], callbacks=show)  # wrong
-_ = fit(Trained(), [batch], callbacks=(show_step,))  # wrong
-_ = fit_lanes(Carried(), lambda seed: [batch])  # wrong
+_ = fit(Trained(), [batch], hook=(show,))  # wrong
+_ = fit(Trained(), [batch], hook=show_step)  # wrong
 _ = fit_lanes(Evaluated(), [batch])  # wrong
 _ = nn.RAUCell(8, attention="feature-proj")  # wrong
 _ = nn.LSTM(8, kernel_initializer=jax.nn.initializers.zeros)  # wrong

@@ -6,6 +6,7 @@ import urllib.parse
 from pathlib import Path
 
 _LINK = re.compile(r'(?:href|src)="([^"]+)"')
+_LOADED = re.compile(r'<(?:script|link|img)[^>]+(?:src|href)="(https?:[^"]+)')
 _ANCHOR = re.compile(r'\b(?:id|name)="([^"]+)"')
 _ELSEWHERE = ("http:", "https:", "mailto:", "data:", "javascript:")
 
@@ -13,8 +14,8 @@ _ELSEWHERE = ("http:", "https:", "mailto:", "data:", "javascript:")
 def broken_links(folder: Path) -> list[str]:
     """Returns a line "page: link" for each link in the site that leads to no file or anchor.
 
-    Links to other hosts are not followed. The files of the theme in `_static` are not pages of the
-    site.
+    Links to other hosts are not followed, but no page may load a script, a style or a picture from
+    one. The files of the theme in `_static` are not pages of the site.
 
     Args:
       folder: the folder of the built HTML pages.
@@ -27,6 +28,8 @@ def broken_links(folder: Path) -> list[str]:
     anchors = {path: set(_ANCHOR.findall(text)) for path, text in pages.items()}
     broken = []
     for page, text in pages.items():
+        name = page.relative_to(folder.resolve())
+        broken += [f"{name}: {link}" for link in _LOADED.findall(text)]
         for written in dict.fromkeys(_LINK.findall(text)):
             link = html.unescape(written)
             if link.startswith(_ELSEWHERE):
@@ -40,5 +43,5 @@ def broken_links(folder: Path) -> list[str]:
             if is_found and anchor and target in anchors:
                 is_found = urllib.parse.unquote(anchor) in anchors[target]
             if not is_found:
-                broken.append(f"{page.relative_to(folder.resolve())}: {link}")
+                broken.append(f"{name}: {link}")
     return broken

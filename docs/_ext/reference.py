@@ -46,9 +46,9 @@ def reexported(module: types.ModuleType) -> list[str]:
         return [name for name in module.__all__ if not name.startswith("__")]
     if module.__name__ == "gatedjax.data.builders":  # made of the declarations, in no source
         return [name for name in vars(module) if isinstance(getattr(module, name), type)]
-    imported = [
+    imported = [  # also those of names that load on first use, below `if TYPE_CHECKING`
         alias.name
-        for node in source_of(module).body
+        for node in ast.walk(source_of(module))
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
         if alias.asname == alias.name
@@ -77,8 +77,21 @@ def listed(pages: Iterable[Path] | None = None) -> list[tuple[str, str]]:
         (package, name)
         for page in pages
         for package, names in LISTS.findall(page.read_text(encoding="utf-8"))
-        for name in names.split()
+        for name in expand(names)
     ]
+
+
+def expand(names: str) -> list[str]:
+    """Returns the names of a list; a word for a group becomes the classes of the group."""
+    from gatedjax.gates import Pathwise
+    from gatedjax.gates._registry import ESTIMATORS
+
+    groups: dict[str, list[str]] = {"estimators-by-path": [], "estimators-by-score": []}
+    for kind, *_ in ESTIMATORS:
+        is_pathwise = Pathwise in kind.__mro__
+        groups["estimators-by-path" if is_pathwise else "estimators-by-score"].append(kind.__name__)
+    groups["all-builders"] = reexported(importlib.import_module("gatedjax.data.builders"))
+    return [name for word in names.split() for name in groups.get(word, [word])]
 
 
 def faults(pages: Iterable[Path] | None = None) -> list[str]:
@@ -96,19 +109,24 @@ def faults(pages: Iterable[Path] | None = None) -> list[str]:
         found += [
             f"{package}.{name} is on no page of docs/api"
             for name in names
-            # what the top level repeats has its entry where it is from
-            if (package, name) not in seen and (package != "gatedjax" or len(places()[name]) == 1)
+            if (package, name) not in seen and not is_repeated(package, name)
         ]
     return found
 
 
+def is_repeated(package: str, name: str) -> bool:
+    """Returns whether a name has its entry in another package, which this package repeats."""
+    item = getattr(importlib.import_module(package), name)
+    others = [place for place in places().get(name, ()) if place != package]
+    return any(getattr(importlib.import_module(place), name) is item for place in others)
+
+
 @functools.cache
 def places() -> dict[str, list[str]]:
-    """Returns the packages that export a public name, by the name."""
+    """Returns the packages that have an entry of a public name, by the name."""
     found: dict[str, list[str]] = {}
-    for package, names in public().items():
-        for name in names:
-            found.setdefault(name, []).append(package)
+    for package, name in listed():
+        found.setdefault(name, []).append(package)
     return found
 
 
@@ -120,8 +138,6 @@ def place_of(name: str, package: str) -> str | None:
         candidates = [one for one in candidates if one.split(".")[-len(outer) :] == outer]
     elif package in candidates or last.islower():  # `fit` alone is a parameter or a method
         candidates = [package] if package in candidates else []
-    elif "gatedjax" in candidates:  # the top level repeats names of `text`
-        candidates = [one for one in candidates if one != "gatedjax"]
     return f"{candidates[0]}.{last}" if len(candidates) == 1 else None
 
 
@@ -459,6 +475,15 @@ def fields(item: type) -> dict[str, tuple[str, str, str]]:
     return found
 
 
+def _without_limits(kind: str) -> str:
+    """Returns the type T of `Annotated[T, limits]`, because limits would hide the names."""
+    node = ast.parse(kind, mode="eval").body
+    if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Annotated":
+        assert isinstance(node.slice, ast.Tuple)
+        return ast.unparse(node.slice.elts[0])
+    return kind
+
+
 def _value_of(item: type, name: str) -> object:
     """Returns the default of a field of a dataclass or named tuple, MISSING without one."""
     if dataclasses.is_dataclass(item):
@@ -479,7 +504,7 @@ def constructor(item: type) -> str:
         return signature(init, method=True).partition(" -> None")[0]
     if made:
         shown = {
-            name: f"{name}: {kind}" + (f" = {default}" if default else "")
+            name: f"{name}: {_without_limits(kind)}" + (f" = {default}" if default else "")
             for name, (kind, default, _) in made.items()
         }
         taken = inspect.signature(item).parameters

@@ -21,6 +21,8 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.osutil import relative_uri
 from sphinx.util.typing import ExtensionMetadata
 
+from gatedjax.gates import _named, _registry
+
 
 def note_source(directive: SphinxDirective, package: str, name: str) -> None:
     """Makes Sphinx read the page of a directive again when the source of a name has changed."""
@@ -40,7 +42,7 @@ class Api(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Parses the result of `name_pages.summary`."""
-        package, names = self.arguments[0], " ".join(self.content).split()
+        package, names = self.arguments[0], reference.expand(" ".join(self.content))
         for name in names:
             note_source(self, package, name)
         return self.parse_text_to_nodes("\n".join(name_pages.summary(package, names)))
@@ -71,6 +73,17 @@ class Package(SphinxDirective):
         )
         lines += [f":::{{py:module}} {self.arguments[0]}", ":::"]
         return self.parse_text_to_nodes("\n".join(lines))
+
+
+class Estimators(SphinxDirective):
+    """The table of the estimators of `gatedjax.gates`; the content is for readers of the file."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Parses the table."""
+        self.env.note_dependency(str(_registry.__file__))
+        return self.parse_text_to_nodes(_named.table_of_estimators())
 
 
 class Mermaid(SphinxDirective):
@@ -126,6 +139,12 @@ def link_notebook(app: Sphinx, page: str, source: list[str]) -> None:
                 lines += "\n\nOn Colab" + colab_lines.replace("OWNER/gatedjax", repository)
             cell["source"] = lines
     source[0] = json.dumps(notebook)
+
+
+def link_measurements(app: Sphinx, page: str, source: list[str]) -> None:
+    """Makes links to the files of measurements downloads, because they are no pages of the site."""
+    folder = "../experiments/results/benchmarks/"
+    source[0] = source[0].replace(f"]({folder}", f"](path:{folder}")
 
 
 def link_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
@@ -199,9 +218,11 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     app.add_directive("entry", Entry)
     app.add_directive("package", Package)
     app.add_directive("mermaid", Mermaid)
+    app.add_directive("estimators", Estimators)
     app.add_transform(Ideas)
     app.connect("builder-inited", check)
     app.connect("source-read", link_notebook)
+    app.connect("source-read", link_measurements)
     app.connect("doctree-read", unlink_namesakes)
     app.connect("doctree-resolved", link_figures)
     app.connect("doctree-resolved", add_anchors)

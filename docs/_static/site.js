@@ -1,8 +1,17 @@
 /* Corrections of roles and names that assistive programs read in the theme's pages. */
 document.addEventListener("DOMContentLoaded", () => {
-  // The label "Search" hides the keys that the button shows, so its text is the better name.
+  // The label "Search" hides the keys that the button shows, so its text is the better name. The
+  // button of narrow windows shows a lens without text and keeps the label.
   for (const button of document.querySelectorAll("button.search-button__button")) {
+    if (button.closest(".navbar-persistent--mobile")) continue;
     if (button.textContent.trim()) button.removeAttribute("aria-label");
+  }
+  // A picture that scrolls to the side can be scrolled by the keyboard, too.
+  for (const picture of document.querySelectorAll(".bd-content .picture")) {
+    if (picture.scrollWidth <= picture.clientWidth) continue;
+    picture.tabIndex = 0;
+    picture.setAttribute("role", "region");
+    picture.setAttribute("aria-label", "A picture that scrolls to the side");
   }
   // The fold of a cell shows "Show code cell source", so this text is the better name.
   for (const fold of document.querySelectorAll("details.hide > summary[aria-label]")) {

@@ -1,60 +1,60 @@
-"""A recurrence of your own: the step of a cell, `masked_scan`, and a Linen module around both."""
+"""A peephole LSTM with layer norm as a cell, stacked in two bidirectional layers with lengths."""
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gatedjax import functional as F
+from gatedjax import nn as gnn
 
 
-def janet(kernels, xs, mask=None, **options):
-    """An LSTM with a forget gate alone (van der Westhuizen and Lasenby 2018).
-
-    f = sigmoid(x W_f + h U_f + b_f);  g = tanh(x W_g + h U_g);  h' = f h + (1 - f) g
-    """
-    kernel, recurrent_kernel, bias = kernels
-
-    def step(hidden, x):
-        forget, candidate = jnp.split(x @ kernel + hidden @ recurrent_kernel, 2, axis=-1)
-        forget = jax.nn.sigmoid(forget + bias)
-        hidden = forget * hidden + (1 - forget) * jnp.tanh(candidate)
-        return hidden, hidden  # the carry and the output
-
-    initial = jnp.zeros((xs.shape[0], recurrent_kernel.shape[0]), xs.dtype)
-    return F.masked_scan(step, initial, xs, mask, **options)
-
-
-class Janet(nn.Module):
+class PeepholeLSTM(nn.RNNCellBase):
     features: int
+    num_feature_axes = 1
 
     @nn.compact
-    def __call__(self, xs, lengths):
-        glorot, size = nn.initializers.glorot_uniform(), self.features
-        directions = []
-        for name in ("forward", "backward"):
-            kernel = self.param(f"{name}_kernel", glorot, (xs.shape[-1], 2 * size))
-            recurrent_kernel = self.param(f"{name}_recurrent_kernel", glorot, (size, 2 * size))
-            bias = self.param(f"{name}_bias", nn.initializers.ones, (size,))
-            directions.append((kernel, recurrent_kernel, bias))
-        return F.bidirectional(janet, *directions, xs, lengths=lengths)
+    def __call__(self, carry, x, recurrent_dropout_mask=1.0):
+        c, h = carry
+        inputs = jnp.concatenate([x, recurrent_dropout_mask * h], axis=-1)
+        sums = nn.LayerNorm(name="norm")(nn.Dense(4 * self.features, name="dense")(inputs))
+        i, f, g, o = jnp.split(sums, 4, axis=-1)
+        p, q, r = self.param("peepholes", nn.initializers.normal(0.1), (3, 1, self.features))
+        c = nn.sigmoid(f + q * c) * c + nn.sigmoid(i + p * c) * jnp.tanh(g)
+        h = nn.sigmoid(o + r * c) * jnp.tanh(nn.LayerNorm(name="cell_norm")(c))
+        return (c, h), h
+
+    @nn.nowrap
+    def initialize_carry(self, rng, input_shape):
+        zeros = jnp.zeros((*input_shape[:-1], self.features))
+        return zeros, zeros
 
 
 xs, lengths = jax.random.normal(jax.random.key(0), (4, 5, 3)), jnp.array([5, 3, 1, 0])
 xs = xs.at[1, 3:].set(jnp.nan)  # padding has no effect, whatever is there
-variables = Janet(6).init(jax.random.key(1), xs, lengths)
-_, states = jax.jit(Janet(6).apply)(variables, xs, lengths)
-gradient = jax.grad(lambda v: jnp.sum(Janet(6).apply(v, xs, lengths)[1] ** 2))(variables)
-assert all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(gradient))
+encoder = gnn.Recurrent(PeepholeLSTM(6), num_layers=2, bidirectional=True, return_carry=False)
+variables = encoder.init(jax.random.key(1), xs)
+states = jax.jit(encoder.apply)(variables, xs, lengths=lengths)
 
-expected, params = np.zeros((4, 5, 12)), jax.tree.map(np.asarray, variables["params"])
-for row, length in enumerate(lengths.tolist()):
-    for half, name in enumerate(("forward", "backward")):
-        hidden = np.zeros(6)
-        for t in range(length) if name == "forward" else reversed(range(length)):
-            product = np.asarray(xs[row, t]) @ params[f"{name}_kernel"]
-            product = product + hidden @ params[f"{name}_recurrent_kernel"]
-            forget = 1 / (1 + np.exp(-product[:6] - params[f"{name}_bias"]))
-            hidden = forget * hidden + (1 - forget) * np.tanh(product[6:])
-            expected[row, t, 6 * half : 6 * half + 6] = hidden
-np.testing.assert_allclose(states, expected, atol=1e-6)
+
+def sigmoid(a):
+    return 1 / (1 + np.exp(-a))
+
+
+def norm(a, params):
+    return (a - a.mean()) / np.sqrt(a.var() + 1e-6) * params["scale"] + params["bias"]
+
+
+expected, params = np.asarray(xs), jax.tree.map(np.asarray, variables["params"])
+for layer in ("layer_0", "layer_1"):
+    inputs, expected = expected, np.zeros((4, 5, 12))
+    for row, length in enumerate(lengths.tolist()):
+        for half, way in enumerate(("forward", "backward")):
+            own, c, h = params[layer][way], np.zeros(6), np.zeros(6)
+            p, q, r = own["peepholes"][:, 0]
+            for t in range(length) if way == "forward" else reversed(range(length)):
+                sums = np.concatenate([inputs[row, t], h]) @ own["dense"]["kernel"]
+                i, f, g, o = np.split(norm(sums + own["dense"]["bias"], own["norm"]), 4)
+                c = sigmoid(f + q * c) * c + sigmoid(i + p * c) * np.tanh(g)
+                h = sigmoid(o + r * c) * np.tanh(norm(c, own["cell_norm"]))
+                expected[row, t, 6 * half : 6 * half + 6] = h
+np.testing.assert_allclose(states, expected, atol=1e-5)

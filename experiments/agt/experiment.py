@@ -12,11 +12,9 @@ from gatedjax.models import AGT, AGTTask
 
 
 def resolve_width(config: AGTRunConfig) -> AGTRunConfig:
-    """Returns the configuration with the width of the file of word vectors.
-
-    A width other than the paper's 300 is an explicit option and does not change; the loader then
-    refuses a file of another width.
-    """
+    """Returns the configuration with the width of the file of word vectors. A width other than the
+    paper's 300 is an explicit option and does not change; the loader then refuses a file of another
+    width."""
     path = find_embeddings(config.data.embeddings, config.data.manual_dir)
     if path is None or config.model.embedding_dim != PAPER_DIM or not path.is_file():
         return config

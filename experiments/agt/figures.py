@@ -31,13 +31,7 @@ TITLES = {
 
 
 def stem_of(folder: Path, figure: str, data: str) -> Path:
-    """Returns the path of a figure without its suffix.
-
-    Args:
-      folder: the folder.
-      figure: the figure.
-      data: the data set, which is part of the name unless it is the paper's.
-    """
+    """Returns the path of a figure without its suffix."""
     return folder / (figure if data == reported.DATA else f"{figure}_{data}")
 
 
@@ -58,11 +52,8 @@ def list_figures(store: Store) -> str:
 
 
 def draw(job: Job) -> None:
-    """Draws the figure of a command, for each data set.
-
-    Raises:
-      ValueError: if a record lacks the values of the figure.
-    """
+    """Draws the figure of a command, for each data set. Raises ValueError if a record lacks the
+    values of the figure."""
     figure, folder = job.options.what, job.options.results
     folder.mkdir(parents=True, exist_ok=True)
     for data in job.data:
@@ -100,10 +91,8 @@ def _examples(record: Record, data: str) -> Records:
 
 
 def _figure2(record: Record, stem: Path, title: str) -> list[Path]:
-    """Draws attention and lengths of runs per layer of a record; returns a list with its path.
-
-    stem is the path of the figure without a suffix.
-    """
+    """Draws attention and lengths of runs per layer of a record; returns a list with its path. stem
+    is the path of the figure without a suffix."""
     layers = record["layers"]
     attention, runs = in_unit(layers["attention"]), of_lengths(layers["runs"], LONGEST)
     longer = above_first(runs)
@@ -122,10 +111,8 @@ def _figure2(record: Record, stem: Path, title: str) -> list[Path]:
 
 
 def _figure3(record: Record, stem: Path, title: str) -> list[Path]:
-    """Draws the gates per layer of a record; returns a list with its path.
-
-    stem is the path of the figure without a suffix.
-    """
+    """Draws the gates per layer of a record; returns a list with its path. stem is the path of the
+    figure without a suffix."""
     gates = in_unit(record["layers"]["gates"])
     panels = {"gate, all test sentences": gates}
     if record.get("examples"):
@@ -139,10 +126,8 @@ def _figure3(record: Record, stem: Path, title: str) -> list[Path]:
 
 
 def _figure4(record: Record, stem: Path, title: str) -> list[Path]:
-    """Draws the attention in each example sentence of a record; returns the paths.
-
-    stem is the first part of the paths, which have no suffix.
-    """
+    """Draws the attention in each example sentence of a record; returns the paths. stem is the
+    first part of the paths, which have no suffix."""
     stems = []
     for example in _examples(record, record["data"]):
         stems.append(stem.with_name(f"{stem.name}_{example['number']}"))
@@ -170,10 +155,8 @@ def _optimizers(job: Job, data: str, stem: Path) -> list[Path]:
 
 def show_selected(job: Job) -> None:
     """Prints the words of the paper's layer, and writes a page that marks them in the sentences.
-
     The page is written to the work folders and not to the results, because its texts belong to the
-    data set.
-    """
+    data set."""
     for data in job.data:
         examples = []
         for example in _examples(_record(job.store, data), data):

@@ -38,12 +38,10 @@ def best_run(store: Store, data: str) -> Record | None:
 
 
 def _needs(part: str) -> Callable[[Callable[[Record, str], str]], Body]:
-    """Returns a decorator for functions that render a section of RESULTS.md from a record.
-
-    The decorated function (record, data set) becomes a function (data set, store). It is called
-    with the record of the best run on the data set. If this record is missing or has no entry
-    `part`, the section is "not run".
-    """
+    """Returns a decorator for functions that render a section of RESULTS.md from a record. The
+    decorated function (record, data set) becomes a function (data set, store). It is called with
+    the record of the best run on the data set. If this record is missing or has no entry `part`,
+    the section is "not run"."""
 
     def decorate(text: Callable[[Record, str], str]) -> Body:
         """Returns a function of a data set and the records."""
@@ -86,10 +84,8 @@ def observations(record: Record, data: str) -> str:
 
 
 def _describe(layers: Json) -> Iterator[str]:
-    """Yields a line of Markdown for each observation of the paper, with the result here.
-
-    layers is the entry "layers" of a record, see `layers.summary`.
-    """
+    """Yields a line of Markdown for each observation of the paper, with the result here. layers is
+    the entry "layers" of a record, see `layers.summary`."""
     low, high = np.mean(layers["mass_low"]), np.mean(layers["mass_high"])
     yield (
         f"- Spikes at 0 and 1 (paper: figure 2, top): the outer twentieths hold "
@@ -128,18 +124,10 @@ def first_words(record: Record, data: str) -> str:
 
 
 def words_of(example: Json, layer: int, threshold: float) -> list[str]:
-    """Returns the words of an example that a layer selects, lower-cased, in their order.
-
-    Words are split at hyphens, because a sentence of the paper is known with and without them.
-
-    Args:
-      example: an example of a record.
-      layer: the layer, from 1.
-      threshold: words with a larger rescaled attention are selected.
-
-    Raises:
-      ValueError: if the network has no such layer.
-    """
+    """Returns the words of an example that a layer selects, lower-cased, in their order. Words are
+    split at hyphens, because a sentence of the paper is known with and without them. A word is
+    selected if its rescaled attention is above `threshold`; layers count from 1. Raises ValueError
+    if the network has no such layer."""
     attention = np.asarray(example["attention"])
     if not 1 <= layer <= len(attention):
         raise ValueError(f"layer must be in [1, {len(attention)}], got {layer}")

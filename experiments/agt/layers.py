@@ -21,13 +21,8 @@ BINS = 20
 
 
 def shuffle_words(selected: np.ndarray, mask: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Shuffles the words of each sentence, in the same order for all of its layers.
-
-    Args:
-      selected: bool [B, L, N].
-      mask: bool [B, N], True at words.
-      rng: the source of the order.
-    """
+    """Shuffles the words of each sentence, in the same order for all of its layers. `selected` is
+    bool [B, L, N], and `mask` [B, N] is True at words."""
     # Padding has the key infinity and sorts behind all words, so that no word moves into padding.
     # The stable order keeps the padding where it was.
     order = np.argsort(np.where(mask, rng.random(mask.shape), np.inf), axis=-1, kind="stable")
@@ -35,13 +30,7 @@ def shuffle_words(selected: np.ndarray, mask: np.ndarray, rng: np.random.Generat
 
 
 def facts(model: AGT, params: Params, test: gdata.Batches) -> Json:
-    """Returns the entries of a record about the layers: those of `statistics`, and "examples".
-
-    Args:
-      model: the network.
-      params: its parameters.
-      test: the test pass.
-    """
+    """Returns the entries of a record about the layers: those of `statistics`, and "examples"."""
     return {**statistics(model, params, test), "examples": examples(model, params, test.encoded)}
 
 
@@ -54,16 +43,10 @@ def _forward(model: AGT) -> Callable[..., Array]:
 def statistics(model: AGT, params: Params, test: gdata.Batches) -> Json:
     """Computes distributions per layer over a test set, and the words of the first layer.
 
-    Args:
-      model: the network.
-      params: its parameters.
-      test: the test pass.
-
-    Returns:
-      "layers": counts of rescaled attention, of lengths of runs (in the order of the text, and with
-      the words of each sentence in random order) and of gates, with the paper's observations of
-      them; "first_words": the most frequent words of the first layer; "paper_words": [rank, count]
-      of the paper's three words. The entries are None for a network without attention.
+    The entry "layers" has counts of rescaled attention, of lengths of runs (in the order of the
+    text, and with the words of each sentence in random order) and of gates, with the paper's
+    observations of them; "first_words" the most frequent words of the first layer; "paper_words"
+    the [rank, count] of the paper's three words. They are None for a network without attention.
     """
     if model.config.system == "average":
         return {"layers": None, "first_words": None, "paper_words": None}
@@ -105,12 +88,7 @@ def statistics(model: AGT, params: Params, test: gdata.Batches) -> Json:
 
 
 def summary(histograms: dict[str, LayerHistogram], mean_gate: np.ndarray) -> Json:
-    """Returns the distributions as lists, and a number per layer for each observation.
-
-    Args:
-      histograms: the distributions by name.
-      mean_gate: the mean gate of each layer.
-    """
+    """Returns the distributions as lists, and a number per layer for each observation."""
     attention = histograms["attention"].probability
     means = {
         "mass_low": attention[:, 0],
@@ -146,13 +124,8 @@ def in_unit(counts: Array) -> LayerHistogram:
 
 
 def of_lengths(counts: Array, longest: int | None = None) -> LayerHistogram:
-    """Returns the histogram of recorded counts of lengths.
-
-    Args:
-      counts: [layers, lengths], from the length 1.
-      longest: the length of the last bin, which also counts longer lengths; None has a bin per
-        length.
-    """
+    """Returns the histogram of recorded counts of lengths. `counts` [layers, lengths] begin at
+    length 1. The bin of `longest` also counts longer lengths; None has a bin per length."""
     array = np.asarray(counts, np.int64)
     open_end = False
     if longest is not None and array.shape[1] > longest:
@@ -174,15 +147,8 @@ def find(encoded: gdata.Encoded, beginning: str) -> int | None:
 
 
 def examples(model: AGT, params: Params, encoded: gdata.Encoded) -> Records:
-    """Returns attention and gates of the paper's three sentences that a test set has.
-
-    The embedded corpus has none of them, so its first three sentences are used instead.
-
-    Args:
-      model: the network.
-      params: its parameters.
-      encoded: the test set.
-    """
+    """Returns attention and gates of the paper's three sentences that a test set has. The embedded
+    corpus has none of them, so its first three sentences are used instead."""
     if model.config.system == "average":
         return []
     if encoded.info.name == "polarity":

@@ -1,6 +1,7 @@
 """AGT: Guo, "A Deep Network with Visual Text Composition Behavior" (2017)."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, get_args
@@ -12,9 +13,10 @@ from experiments.agt import figures, layer_tables, reported
 from experiments.agt.config import OPTIMIZERS, START, SWEPT, OptimizerName, changes_of
 from experiments.agt.experiment import experiment, resolve_width
 from experiments.agt.layer_tables import FULL
+from experiments.agt.pooled import pooled_cases
 from experiments.agt.reported import DATA, NAMES
 from experiments.core import columns as c
-from experiments.core.claims import Number, number_of
+from experiments.core.claims import Case, Number, number_of
 from experiments.core.columns import print_metrics, print_parameters, print_time
 from experiments.core.comparison import SEEDS, these_runs
 from experiments.core.config import swept_changes
@@ -42,22 +44,13 @@ ABOVE = {0: "only s_0", 2: "s_0, s_1, s_2"}
 
 
 def ablation_name(above: int, mode: AblateMode = "highway") -> str:
-    """Returns the name of an ablation.
-
-    Args:
-      above: the last layer with its own selection vector.
-      mode: the replacement of the layers above it.
-    """
+    """Returns the name of an ablation."""
     return f"agt_above{above}" if mode == "highway" else f"agt_above{above}_{mode}"
 
 
 def ablation(above: int, mode: AblateMode) -> Variant:
-    """Returns AGT without the selection vectors of the later layers.
-
-    Args:
-      above: the last layer with its own selection vector.
-      mode: the replacement of the layers above it, see `AGTOptions.ablate_modes`.
-    """
+    """Returns AGT without the selection vectors of the later layers. `above` is the last layer with
+    its own selection vector, and `mode` the replacement of the layers above it."""
     changes = {"model.ablate_above": above, "model.ablate_mode": mode}
     # Without later selection vectors this network has the equations of a plain highway network.
     remark = " (= plain highway network on s_0)" if above == 0 else ""
@@ -127,13 +120,7 @@ def systems(store: Store) -> str:
 
 
 def several(heading: str, fact: Callable[[Json], str], between: str = ", ") -> Column:
-    """Returns a column with the distinct values of a fact in the records of a cell.
-
-    Args:
-      heading: the heading.
-      fact: returns the fact of a record, as text.
-      between: the text between distinct values.
-    """
+    """Returns a column with the distinct values of a fact in the records of a cell."""
     return Column(heading, lambda row: between.join(sorted(set(map(fact, row.records)))) or "-")
 
 
@@ -162,13 +149,7 @@ def is_whole(name: str) -> bool:
 
 
 def comparison_table(names: Sequence[str], accuracies: Mapping[str, float], **fields: Any) -> Table:
-    """Returns a table of variants with the paper's percentages, and paired tests against AGT.
-
-    Args:
-      names: the variants.
-      accuracies: the paper's accuracies in percent, by variant.
-      **fields: further fields of the table.
-    """
+    """Returns a table of variants with the paper's percentages, and paired tests against AGT."""
     return Table(
         data=(DATA,),
         variants=tuple(names),
@@ -192,16 +173,8 @@ def comparison_table(names: Sequence[str], accuracies: Mapping[str, float], **fi
 
 
 def with_best_settings(job: Job, data: str, name: str) -> Variant | str:
-    """Returns a system with the settings of its best trial, or its name without `--tuning`.
-
-    Args:
-      job: the command for tables.
-      data: the data set.
-      name: the name of the system.
-
-    Raises:
-      ValueError: if the file has no trial of the system on the data with the word vectors.
-    """
+    """Returns a system with the settings of its best trial, or its name without `--tuning`. Raises
+    ValueError if the file has no trial of the system on the data with the word vectors."""
     path = job.options.tuning
     if path is None:
         return name
@@ -335,12 +308,7 @@ FIGURES = Table(
 
 
 def from_records(draw: Callable[[Job], None], about: str) -> Figure:
-    """Returns a figure of the seed that is best in validation, which trains only without a record.
-
-    Args:
-      draw: draws the figure.
-      about: its description in the help.
-    """
+    """Returns a figure of the seed that is best in validation; it trains only without a record."""
 
     def systems_to_train(job: Job, data: str) -> tuple[str, ...]:
         """Returns AGT if it has no record yet or is to be repeated."""
@@ -383,12 +351,22 @@ def numbers(store: Store) -> list[Number]:
 
 
 def paper_difference(_: str, reduced: str) -> float:
-    """Returns AGT minus a reduced network in the paper, in points.
-
-    The mean of the word vectors is the row NBoW, which the paper quotes.
-    """
+    """Returns AGT minus a reduced network in the paper, in points. The mean of the word vectors is
+    the row NBoW, which the paper quotes."""
     theirs = {**reported.ACCURACY, "average": reported.QUOTED["NBoW"]}
     return reported.ACCURACY[FULL] - theirs[reduced]
+
+
+REDUCED = {
+    **{ablation_name(n): title for n, title in ABOVE.items()},
+    "average": "the mean of the word vectors",
+}
+"""The networks with which the claims compare AGT."""
+
+
+def over_all_vectors(reduced: str, claim: str, store: Store) -> Iterator[Case]:
+    """Yields the case of a claim over the word vectors of all pages of AGT."""
+    return pooled_cases(claim, store, reduced, paper_difference(DATA, reduced))
 
 
 PAPER = Paper(
@@ -424,22 +402,23 @@ PAPER = Paper(
     claims=(
         *(
             Claim(
-                says=f"AGT is better than {reduced}",
+                says=f"AGT is better than {title}",
                 table=ABLATION,
-                rows=(ablation_name(n),),
+                rows=(reduced,),
                 data=(DATA,),
                 flip=True,
                 paper=paper_difference,
+                find=functools.partial(over_all_vectors, reduced),
             )
-            for n, reduced in ABOVE.items()
+            for reduced, title in REDUCED.items()
         ),
         Claim(
-            says="AGT is better than the mean of the word vectors",
-            table=ABLATION,
-            rows=("average",),
+            says="A gate bias of 1 is better than 0 or -1",
+            table=GATE_BIAS,
+            rows=("agt_bias_0", "agt_bias_minus1"),
             data=(DATA,),
             flip=True,
-            paper=paper_difference,
+            why_not_run="no run with another bias; the paper gives no size",
         ),
     ),
     numbers=numbers,

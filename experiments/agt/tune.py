@@ -1,26 +1,16 @@
 """A search for settings on validation text: `python -m experiments.agt.tune --data sst1`."""
 
 import dataclasses
-import functools
 import sys
 from pathlib import Path
 from typing import Literal
 
 from experiments.agt.config import PRESETS, SWEPT, PresetName
 from experiments.agt.paper import PAPER, VARIANTS
-from experiments.core.cli import parse_many
 from experiments.core.config import swept_changes, with_changes
-from experiments.core.kinds import Record, Records
+from experiments.core.kinds import Record
 from experiments.core.records import RESULTS
-from experiments.core.tune import (
-    Trial,
-    TuneOptions,
-    combinations,
-    make_trial,
-    preset_of,
-    render_page,
-    tune,
-)
+from experiments.core.tune import Search, Trial, TuneOptions, combinations, make_trial, preset_of
 
 SystemName = Literal["agt", "agt_above0", "agt_above2", "average"]
 
@@ -40,12 +30,6 @@ class TuneConfig(TuneOptions):
     """Folder for tuning.json and TUNING.md."""
     runs: Path = Path("runs/agt/tune")
     """Folder with the work folders of the trials, from which an interrupted trial continues."""
-
-
-HEADERS = (
-    *("data", "system", "lr", "dropout", "vectors", "seed", "steps", "best step"),
-    *("validation loss", "validation accuracy"),
-)
 
 
 def trials(options: TuneConfig) -> list[Trial]:
@@ -72,16 +56,18 @@ def _row(record: Record) -> list[str]:
     ]
 
 
-def render(records: Records) -> str:
-    """Returns TUNING.md, with the smallest validation loss of each system at its top."""
-    return render_page(PAPER, HEADERS, _row, records)
-
-
-def main(args: list[str] | None = None) -> int:
-    """Runs the command; returns its exit status."""
-    options = parse_many(TuneConfig, args, "python -m experiments.agt.tune")
-    return tune(PAPER, options, functools.partial(trials, options), ("accuracy",), render)
-
+SEARCH = Search(
+    paper=PAPER,
+    options=TuneConfig,
+    trials=trials,
+    metrics=("accuracy",),
+    headings=(
+        *("data", "system", "lr", "dropout", "vectors", "seed", "steps", "best step"),
+        *("validation loss", "validation accuracy"),
+    ),
+    row=_row,
+)
+main = SEARCH.main
 
 if __name__ == "__main__":
     sys.exit(main())

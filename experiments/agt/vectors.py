@@ -88,18 +88,8 @@ def scale(vectors: np.ndarray) -> np.ndarray:
 
 
 def read_glove(path: Path) -> tuple[list[str], np.ndarray]:
-    """Reads the words of a file of word vectors that are in lower case, and their vectors.
-
-    Args:
-      path: the file, plain or .gz.
-
-    Returns:
-      The n words and their vectors, float32 [n, E].
-
-    Raises:
-      FileNotFoundError, ValueError: if the file does not exist or cannot be read, see
-        `gatedjax.data.load_embeddings`.
-    """
+    """Reads the words of a file of word vectors that are in lower case, and their vectors. The
+    vectors are float32 [n, E]. Raises ValueError as `gatedjax.data.load_embeddings`."""
     width, words = words_in(path, sys.maxsize)
     words = [w for w in dict.fromkeys(words) if w == w.lower() and w not in SPECIALS]
     embeddings = read_embeddings(path, gdata.Vocabulary(words), dim=width)
@@ -112,17 +102,8 @@ def read_glove(path: Path) -> tuple[list[str], np.ndarray]:
 def join(
     words: Sequence[str], vectors: np.ndarray, glove: tuple[list[str], np.ndarray]
 ) -> tuple[list[str], np.ndarray]:
-    """Puts other vectors before trained vectors.
-
-    Args:
-      words: the trained words.
-      vectors: [n, D], their vectors.
-      glove: other words and their vectors [m, E].
-
-    Returns:
-      The words of both without repetition, the trained words first, and for each word its E + D
-      numbers, zeros where it has no vector.
-    """
+    """Puts other vectors before trained vectors. Returns the words of both without repetition, the
+    trained words first, and for each word its E + D numbers, zeros where it has no vector."""
     other_words, other_vectors = glove
     joined_words = list(dict.fromkeys([*words, *other_words]))
     rows = {word: row for row, word in enumerate(joined_words)}

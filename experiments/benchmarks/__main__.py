@@ -63,14 +63,7 @@ class Options:
 
 
 def _by_turn(rows: Mapping[str, Json], ours: str, base: str, times: str = "all_ms") -> Turns:
-    """Returns the ratio of each turn, from the rows of a measurement.
-
-    Args:
-      rows: the rows of `_harness.measure` or of a benchmark, by contestant.
-      ours: the contestant in the numerator.
-      base: the contestant in the denominator.
-      times: the field with the times of all turns.
-    """
+    """Returns the ratio of each turn, from the rows of a measurement."""
     return [a / b for a, b in zip(rows[ours][times], rows[base][times], strict=True)]
 
 
@@ -83,7 +76,7 @@ def _measure_recurrence(cell: peers.Cell, size: str, yardstick: str, repeats: in
 
 def _measure_ssan(repeats: int, *, train: bool) -> Turns:
     options = ssan.Options(batch=4, layers=("st",))
-    rows = _harness.measure(ssan.programs(options, train=train), repeats, ssan.BASE)
+    rows = _harness.measure(ssan.programs(options, 512, train=train), repeats, ssan.BASE)
     return _by_turn(rows, "st", ssan.BASE)
 
 
@@ -126,14 +119,8 @@ SCRIPTS = {
 
 
 def start_seconds(repeats: int) -> dict[str, list[float]]:
-    """Measures the seconds from the start of Python to the first result of a compiled LSTM.
-
-    Args:
-      repeats: number of turns.
-
-    Returns:
-      The seconds of each turn for "ours", and for "plain", a scan that only needs JAX.
-    """
+    """Measures the seconds from the start of Python to the first result of a compiled LSTM. Returns
+    the seconds of each turn for "ours", and for "plain", a scan that only needs JAX."""
 
     # Each start needs a new process, because a module is imported only once in a process.
     def once(script: str) -> float:
@@ -192,15 +179,8 @@ def summary(turns: Turns) -> Json:
 
 
 def verdict(now: Json, committed: Json | None) -> str:
-    """Returns the verdict on a ratio against the committed ratio.
-
-    Args:
-      now: the summary of the measured ratio.
-      committed: the summary of the committed ratio, if there is one.
-
-    Returns:
-      "new", "WORSE", "better" or "as before".
-    """
+    """Returns the verdict on a ratio against the committed ratio. It is "new", "WORSE", "better" or
+    "as before"."""
     if committed is None:
         return "new"
     if now["low"] > TOLERANCE * committed["high"]:
@@ -209,11 +189,8 @@ def verdict(now: Json, committed: Json | None) -> str:
 
 
 def measure_ratio(name: str, repeats: int, committed: Json | None) -> Json:
-    """Measures a ratio, twice if it seems worse, because a busy moment is not a regression.
-
-    Returns:
-      The summary with the smaller lower quartile.
-    """
+    """Measures a ratio, twice if it seems worse, because a busy moment is not a regression. Returns
+    the summary with the smaller lower quartile."""
     now = summary(WATCHED[name].measure(repeats))
     if verdict(now, committed) == "WORSE":
         again = summary(WATCHED[name].measure(repeats))
@@ -232,18 +209,8 @@ def _line(name: str, now: Json, committed: Json | None) -> list[str]:
 
 
 def main(options: Options) -> Records:
-    """Measures, prints, compares and writes the ratios.
-
-    Args:
-      options: the options of the command.
-
-    Returns:
-      The summary of each measured ratio, with its name.
-
-    Raises:
-      ValueError: for options that contradict each other or the file.
-      SystemExit: if a ratio became worse.
-    """
+    """Measures, prints, compares and writes the ratios. Raises ValueError for options that
+    contradict each other or the file, and SystemExit if a ratio became worse."""
     at_least_1(options, "repeats")
     unknown = sorted(set(options.only) - set(WATCHED))
     if unknown:

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from experiments.core.cli import parse_options
 from experiments.core.curves import hardware
-from experiments.core.kinds import Json
+from experiments.core.kinds import Json, Records
 from gatedjax._utils.json import to_json
 from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import new_console
@@ -47,12 +47,8 @@ class Options:
 
 
 def command(main: Callable[[Any], Any], options: type) -> None:
-    """Runs a benchmark with the options of the command line.
-
-    Args:
-      main: the benchmark; a ValueError from it ends the program with its message.
-      options: the class of the options.
-    """
+    """Runs a benchmark with the options of the command line. A ValueError of the benchmark ends the
+    program with its message."""
     # Training runs do the same. It holds for all contestants, because they run in this process.
     keep_freed_memory()
     # `sys.argv[0]` is the path of the module that `python -m` runs.
@@ -65,15 +61,8 @@ def command(main: Callable[[Any], Any], options: type) -> None:
 
 
 def in_turns(calls: Mapping[str, Callable[[], R]], repeats: int) -> dict[str, list[R]]:
-    """Calls all functions once to warm up, and then in turns.
-
-    Args:
-      calls: the functions by name.
-      repeats: number of turns.
-
-    Returns:
-      The results of each function, turn by turn.
-    """
+    """Calls all functions once to warm up, and then in turns. Returns the results of each function,
+    turn by turn."""
     # The first call of each function is not measured, because it may compile.
     for call in calls.values():
         call()
@@ -92,17 +81,9 @@ def times_ms(
     clock: Callable[[], float] = time.perf_counter,
     queue: int = 1,
 ) -> Times:
-    """Measures the milliseconds of calls that take turns, until their results are ready.
-
-    Args:
-      calls: the functions by name.
-      repeats: number of turns.
-      clock: returns the time in seconds.
-      queue: number of calls of a turn, of which only the last is waited for.
-
-    Returns:
-      The milliseconds of a call in each turn, by name.
-    """
+    """Measures the milliseconds of calls that take turns, until their results are ready. Of the
+    `queue` calls of a turn only the last is waited for. Returns the milliseconds of a call in each
+    turn, by name."""
 
     def with_clock(call: Callable[[], object]) -> Callable[[], float]:
         def run() -> float:
@@ -132,19 +113,9 @@ def measure(
     clock: Callable[[], float] = time.perf_counter,
     queue: int = 1,
 ) -> dict[str, Json]:
-    """Measures calls that take turns.
-
-    Args:
-      calls: the functions by name.
-      repeats: number of turns.
-      base: the name of the call in the denominator of the ratios.
-      clock: returns the time in seconds.
-      queue: number of calls of a turn, of which only the last is waited for.
-
-    Returns:
-      For each call the median "ms", the fastest turn "min_ms", the turns "all_ms", and the "ratio":
-      the median over the turns of its time over the time of the call `base`.
-    """
+    """Measures calls that take turns. Returns for each call the median "ms", the fastest turn
+    "min_ms", the turns "all_ms", and the "ratio": the median over the turns of its time over the
+    time of the call `base`. See `times_ms` for `queue`."""
     times_of = times_ms(calls, repeats, clock, queue)
     return {
         name: {
@@ -165,14 +136,27 @@ def compile_timed(lowered: Any) -> tuple[Any, float]:
 
 
 def memory_of(program: Any, *parts: str) -> int | None:
-    """Returns the bytes of parts of a compiled program, or None if they are unknown.
-
-    Args:
-      program: the compiled program.
-      *parts: "temp", "argument" and "output".
-    """
+    """Returns the bytes of parts of a compiled program, or None if they are unknown. The parts are
+    "temp", "argument" and "output"."""
     used = program.memory_analysis()
     return None if used is None else sum(getattr(used, f"{part}_size_in_bytes") for part in parts)
+
+
+class Steps:
+    """A training step, compiled without JAX's cache, whose calls go on from its last state."""
+
+    def __init__(self, step: Callable[..., Any], state: Any, batch: Any, key: jax.Array) -> None:
+        with no_compilation_cache():
+            lowered = jax.jit(step, donate_argnums=0).lower(state, batch, key)
+            self._program, self.compile_s = compile_timed(lowered)
+        # Results are not counted because they take the place of the state, which is donated.
+        self.memory_bytes = memory_of(self._program, "temp", "argument")
+        self._state, self._rest = state, (batch, key)
+
+    def __call__(self) -> Any:
+        """Makes a step."""
+        self._state, metrics = self._program(self._state, *self._rest)
+        return self._state, metrics
 
 
 @contextlib.contextmanager
@@ -222,18 +206,9 @@ def render(
     *,
     wrap: bool = True,
 ) -> None:
-    """Prints a table.
-
-    A table that must not wrap is as wide as its cells, because cut numbers are worse than lines
-    that the terminal wraps.
-
-    Args:
-      title: the title of the table.
-      heads: the headings of the columns.
-      lines: the cells of each row.
-      texts: number of columns, from the first, that are aligned to the left.
-      wrap: False forbids line breaks in cells.
-    """
+    """Prints a table. A table that must not wrap is as wide as its cells, because cut numbers are
+    worse than lines that the terminal wraps. The first `texts` columns are aligned to the left.
+    `wrap=False` forbids line breaks in cells."""
     console = new_console()
     table = Table(title=title, title_justify="left")
     for place, head in enumerate(heads):
@@ -270,6 +245,28 @@ def write_figures(path: Path | None, figures: Any) -> None:
         write_atomic(path, (to_json(figures, indent=1) + "\n").encode())
 
 
+def publish(
+    options: Any,
+    rows: Records,
+    title: str,
+    heads: Sequence[str],
+    lines: Sequence[list[str]],
+    *,
+    command: str | None = None,
+    intro: str = "",
+    texts: int = 1,
+    wrap: bool = True,
+) -> None:
+    """Prints a table, see `render`, and writes `rows` as JSON. A command whose options have `docs`
+    also writes the table into its section of that document, below the intro and the machine."""
+    render(title, heads, lines, texts, wrap=wrap)
+    found = machine()
+    if command is not None and options.docs is not None:
+        table = "\n".join(markdown_table(heads, lines, texts))
+        replace_section(options.docs, command, f"{intro} {about(found)}\n\n{table}")
+    write_figures(options.json, {"machine": found, "rows": rows})
+
+
 def marks(name: str) -> tuple[str, str]:
     """Returns the lines before and after the section of a command in a document."""
     begin, end = (f"<!-- {which}: written by `{name}` -->" for which in ("begin", "end"))
@@ -277,16 +274,8 @@ def marks(name: str) -> tuple[str, str]:
 
 
 def replace_section(path: Path, name: str, section: str) -> None:
-    """Replaces the section of a command in a Markdown file.
-
-    Args:
-      path: the file.
-      name: the command.
-      section: the new text.
-
-    Raises:
-      ValueError: unless the file has both marks once.
-    """
+    """Replaces the section of a command in a Markdown file. Raises ValueError unless the file has
+    both marks once."""
     begin, end = marks(name)
     text = path.read_text(encoding="utf-8")
     if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):

@@ -26,17 +26,8 @@ BLOCKS = {"lstm": 4, "gru": 3, "rau": 5}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """A network and a size of batch; the inputs are as wide as the state.
-
-    Attributes:
-      cell: the recurrence.
-      batch: number of rows B.
-      steps: number of steps T.
-      hidden: width H of the state in each direction.
-      layers: number of layers.
-      bidirectional: True if all layers run in both directions.
-      devices: number of devices that split the batch.
-    """
+    """A network and a size of batch B, T, H; the inputs are as wide as the state of a direction.
+    Several devices split the batch."""
 
     cell: Cell
     batch: int
@@ -70,14 +61,8 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Runs:
-    """A contestant that is ready to run.
-
-    Attributes:
-      forward: runs the forward pass.
-      train: runs the forward pass and the gradients.
-      compile_s: seconds that train took to compile; None if it is not compiled.
-      memory_bytes: memory of train; None if it is unknown.
-    """
+    """The compiled forward pass and forward + backward pass of a contestant. The seconds of
+    compilation and the memory are those of `train`; None if they are unknown."""
 
     forward: Callable[[], object]
     train: Callable[[], object]
@@ -110,20 +95,10 @@ def shardings(devices: int) -> tuple[NamedSharding, NamedSharding]:
 def jax_runs(
     case: Case, apply: Callable[..., Any], params: Params, xs: Array, lengths: Array
 ) -> Runs:
-    """Compiles the forward pass, and the pass with gradients of parameters and inputs.
-
-    The loss is the sum of the squared outputs of real steps.
-
-    Args:
-      case: the case.
-      apply: function of (parameters, inputs, lengths) that returns outputs [B, T, *].
-      params: the parameters.
-      xs: inputs [B, T, D].
-      lengths: lengths [B].
-
-    Raises:
-      NotAvailable: if gradients have another shape or are not finite.
-    """
+    """Compiles the forward pass, and the pass with gradients of parameters and inputs. The loss is
+    the sum of the squared outputs of real steps. `apply` is a function of (parameters, inputs,
+    lengths) that returns outputs [B, T, *]. Raises NotAvailable if gradients have another shape or
+    are not finite."""
     replicated, split = shardings(case.devices)
     params = jax.device_put(params, replicated)
     xs, lengths = jax.device_put((xs, lengths), split)
@@ -161,18 +136,8 @@ def jax_runs(
 def masked_scan(
     step: Callable[..., Any], initial: Any, xs: jax.Array, mask: jax.Array, reverse: bool
 ) -> tuple[Any, jax.Array]:
-    """Scans a step over time, and keeps the carry unchanged at padding.
-
-    Args:
-      step: function of (carry, x [B, D]) that returns (carry, output [B, H]).
-      initial: the initial carry.
-      xs: inputs [B, T, D].
-      mask: True at real steps, [B, T].
-      reverse: True runs from the last step to the first.
-
-    Returns:
-      The last carry and the outputs [B, T, H], 0 at padding.
-    """
+    """Scans a step over time, and keeps the carry unchanged at padding. `step` is a function of
+    (carry, x [B, D]). Returns the last carry and the outputs [B, T, H], 0 at padding."""
 
     def body(carry: Any, inputs: Any) -> Any:
         x, keep = inputs
@@ -260,10 +225,8 @@ def run_scanned_step(case: Case, xs: Array, lengths: Array) -> Runs:
 
 
 def run_products(case: Case, xs: Array, lengths: Array) -> Runs:
-    """Prepares the runs of the matrix products without gates.
-
-    The recurrent weights are divided by 8, because without gates the states would grow.
-    """
+    """Prepares the runs of the matrix products without gates. The recurrent weights are divided by
+    8, because without gates the states would grow."""
 
     def unroll(weights: Any, *arguments: Any, **options: Any) -> Any:
         # A factor of 1/8 keeps the spectral radius of the recurrent weights far below 1.
@@ -325,10 +288,8 @@ def run_nnx(case: Case, xs: Array, lengths: Array, *, kind: str = "") -> Runs:
 
 
 def run_haiku(case: Case, xs: Array, lengths: Array) -> Runs:
-    """Prepares the runs of Haiku's cores under its unroll.
-
-    The state stays the same at padding, because Haiku's unroll has no lengths.
-    """
+    """Prepares the runs of Haiku's cores under its unroll. The state stays the same at padding,
+    because Haiku's unroll has no lengths."""
     hk = _import("haiku")
     make = getattr(hk, case.cell.upper())
 
@@ -357,10 +318,8 @@ def run_haiku(case: Case, xs: Array, lengths: Array) -> Runs:
 
 
 def run_equinox(case: Case, xs: Array, lengths: Array) -> Runs:
-    """Prepares the runs of Equinox's cells under a scan that keeps the state at padding.
-
-    Equinox has no recurrent layer.
-    """
+    """Prepares the runs of Equinox's cells under a scan that keeps the state at padding. Equinox
+    has no recurrent layer."""
     eqx = _import("equinox")
     make = getattr(eqx.nn, f"{case.cell.upper()}Cell")
     keys = iter(jax.random.split(jax.random.key(0), 2 * case.layers))
@@ -410,9 +369,7 @@ def run_keras(case: Case, xs: Array, lengths: Array) -> Runs:
 
 def run_torch(case: Case, xs: Array, lengths: Array, *, packed: bool) -> Runs:
     """Prepares the runs of PyTorch, on a GPU if JAX has a GPU: cuDNN with its defaults and TF32.
-
-    Without packing, padding is computed and counts in the loss like any other step.
-    """
+    Without packing, padding is computed and counts in the loss like any other step."""
     torch = _import("torch")
     on_gpu = jax.default_backend() == "gpu"
     if on_gpu and not torch.cuda.is_available():
@@ -478,13 +435,7 @@ def run_cudnn(case: Case, xs: Array, lengths: Array) -> Runs:
 
 
 def _only_for(make: Callable[..., Runs], *cells: Cell, **options: Any) -> Callable[..., Runs]:
-    """Returns a contestant that has only the given cells.
-
-    Args:
-      make: function of (case, inputs, lengths) that returns `Runs`.
-      *cells: the cells; the contestant raises NotAvailable for another cell.
-      **options: options of make.
-    """
+    """Returns a contestant that has only the given cells."""
 
     def run(case: Case, xs: Array, lengths: Array) -> Runs:
         if case.cell not in cells:

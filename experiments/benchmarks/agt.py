@@ -48,14 +48,7 @@ class Options(_harness.Options):
 
 
 def shapes(config: AGTConfig, batch: int, words: int, classes: int) -> list[tuple[int, ...]]:
-    """Returns [count, rows, inner, columns] of the products in a forward pass.
-
-    Args:
-      config: the configuration of the network.
-      batch: number of texts B.
-      words: number of words N of each text.
-      classes: number of classes.
-    """
+    """Returns [count, rows, inner, columns] of the products in a forward pass."""
     depth, d, a, tokens = config.num_layers, config.hidden, config.attention_hidden, batch * words
     widths = (d, *config.head_hidden, classes)
     return [
@@ -71,14 +64,7 @@ def shapes(config: AGTConfig, batch: int, words: int, classes: int) -> list[tupl
 
 def products(sizes: list[tuple[int, ...]], seed: int = 0) -> tuple[Callable[..., Any], list[Any]]:
     """Returns a compiled function that computes products and their gradients, and its arguments.
-
-    Args:
-      sizes: [count, rows, inner, columns] of the products.
-      seed: seed of the arguments.
-
-    Returns:
-      The function and the list of its (left, right, cotangent), a triple for each size.
-    """
+    Its arguments are a list of (left, right, cotangent), a triple for each size."""
     rng = np.random.default_rng(seed)
     arrays = [
         tuple(
@@ -107,7 +93,8 @@ def plain_step(task: AGTTask, tx: optax.GradientTransformation) -> Any:
 
     def step(state: TrainState, batch: Batch, key: jax.Array) -> tuple[TrainState, Metrics]:
         def loss(params: Params) -> tuple[jax.Array, Metrics]:
-            return task.loss(params, batch, {"dropout": key})
+            metrics = task.loss(params, batch, {"dropout": key})
+            return metrics["loss"].total, metrics
 
         gradients, metrics = jax.grad(loss, has_aux=True)(state.params)
         updates, moments = tx.update(gradients, state.opt_state)
@@ -117,53 +104,9 @@ def plain_step(task: AGTTask, tx: optax.GradientTransformation) -> Any:
     return step
 
 
-def steps_of(task: AGTTask, batch: Batch, params: Params) -> tuple[dict[str, Any], float]:
-    """Compiles a step of each kind.
-
-    Args:
-      task: the task.
-      batch: the batch of all steps.
-      params: the initial parameters.
-
-    Returns:
-      For each kind a function that makes the next step from its previous state, and the seconds
-      that the plain step took to compile.
-    """
-    tx, key = optax.adam(5e-4), jax.random.key(1)
-    calls: dict[str, Callable[[], object]] = {}
-    seconds: dict[str, float] = {}
-
-    def add(name: str, step: Callable[[TrainState, Batch, jax.Array], Any]) -> None:
-        # Each kind of step needs a copy, because a step donates its state.
-        copy = jax.tree.map(jnp.copy, params)
-        states = [TrainState(jnp.zeros((), jnp.int32), copy, tx.init(copy))]
-        lowered = jax.jit(step, donate_argnums=0).lower(states[0], batch, key)
-        with _harness.no_compilation_cache():
-            program, seconds[name] = _harness.compile_timed(lowered)
-
-        def call() -> TrainState:
-            states[0], _ = program(states[0], batch, key)
-            return states[0]
-
-        calls[name] = call
-
-    add("step", plain_step(task, tx))
-    add("fit_step", make_train_step(task, tx))
-    return calls, seconds["step"]
-
-
 def measure(options: Options, vocabulary: int, classes: int = 5) -> Json:
-    """Measures all contestants with a size of the vocabulary.
-
-    Args:
-      options: the options of the command.
-      vocabulary: number of rows of the word vectors.
-      classes: number of classes.
-
-    Returns:
-      The 10^9 operations of the products, the seconds of compilation, and "rows", the figures of
-      each contestant.
-    """
+    """Measures all contestants with a size of the vocabulary. Returns the 10^9 operations of the
+    products, the seconds of compilation, and "rows", the figures of each contestant."""
     config = AGTConfig(num_layers=options.layers)
     task = AGTTask(AGT(config, vocabulary, classes))
     rng = np.random.default_rng(0)
@@ -179,25 +122,34 @@ def measure(options: Options, vocabulary: int, classes: int = 5) -> Json:
     # Gradients are measured without dropout, which belongs to the step.
     still = AGTTask(AGT(dataclasses.replace(config, dropout=0.0), vocabulary, classes))
     rngs = {"dropout": jax.random.key(1)}
-    gradients = jax.jit(lambda params: jax.grad(still.loss, has_aux=True)(params, batch, rngs)[0])
-    steps, compile_s = steps_of(task, batch, params)
+    gradients = jax.jit(jax.grad(lambda params: still.loss(params, batch, rngs)["loss"].total))
+    tx, key = optax.adam(5e-4), jax.random.key(1)
+
+    def steps(step: Callable[..., Any]) -> _harness.Steps:
+        # Each kind of step needs a copy, because a step donates its state.
+        copy = jax.tree.map(jnp.copy, params)
+        state = TrainState(jnp.zeros((), jnp.int32), copy, tx.init(copy))
+        return _harness.Steps(step, state, batch, key)
+
+    plain = steps(plain_step(task, tx))
     sizes = shapes(config, options.batch, options.words, classes)
     run, arrays = products(sizes)
     calls: dict[str, Callable[[], object]] = {
         "products": lambda: run(arrays),
         "gradients": lambda: gradients(params),
-        **steps,
+        "step": plain,
+        "fit_step": steps(make_train_step(task, tx)),
     }
     return {
         "vocabulary": vocabulary,
         "products_gflop": 3 * sum(2e-9 * math.prod(size) for size in sizes),
-        "compile_s": compile_s,
+        "compile_s": plain.compile_s,
         "rows": _harness.measure(calls, options.repeats, "products"),
     }
 
 
 def show(options: Options, results: Records) -> None:
-    """Prints the table."""
+    """Prints the table and writes the figures."""
     title = f"AGT, B {options.batch}, N {options.words}, {options.layers} layers, float32"
     heads = ("of", "vocabulary", "ms", "over products", "GFLOP/s", "compile s")
     lines = []
@@ -209,7 +161,7 @@ def show(options: Options, results: Records) -> None:
             figures = (f"{rows[name]['ms']:.1f}", f"{rows[name]['ratio']:.2f}")
             about = (name.replace("_", " "), f"{result['vocabulary']:,}")
             lines.append([*about, *figures, *further_cells.get(name, ("", ""))])
-    _harness.render(title, heads, lines)
+    _harness.publish(options, results, title, heads, lines)
 
 
 def main(options: Options) -> Records:
@@ -219,7 +171,6 @@ def main(options: Options) -> Records:
         raise ValueError(f"vocabulary must be at least 3, got {options.vocabulary}")
     rows = [measure(options, vocabulary) for vocabulary in options.vocabulary]
     show(options, rows)
-    _harness.write_figures(options.json, {"machine": _harness.machine(), "rows": rows})
     return rows
 
 

@@ -25,15 +25,7 @@ Score = Literal["mlp1", "zhou"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """A score function and a size of batch.
-
-    Attributes:
-      score: the score function.
-      batch: number of rows B.
-      steps: padded length T.
-      width: width D of the states.
-      density: share of open gates.
-    """
+    """A score function, a size of batch (B, T, D), and the share of open gates."""
 
     score: Score
     batch: int
@@ -45,15 +37,7 @@ class Case:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """The inputs of both forms.
-
-    Attributes:
-      states: [B, T, D].
-      gates: hard gates [B, T].
-      mask: True at real tokens, [B, T].
-      params: the parameters of the score function.
-      capacity: the number of slots for open tokens, planned for these gates.
-    """
+    """States [B, T, D], hard gates and mask [B, T], and the number of slots planned for them."""
 
     states: jax.Array
     gates: jax.Array
@@ -120,17 +104,8 @@ def compact(case: Case, inputs: Inputs) -> tuple[jax.Array, jax.Array]:
 
 
 def measure(case: Case, repeats: int, seed: int = 0) -> Json:
-    """Measures a case.
-
-    Args:
-      case: the case.
-      repeats: number of turns.
-      seed: seed of the inputs.
-
-    Returns:
-      The case, its density and capacity, the figures of both forms in "rows", and "difference", the
-      largest difference between the results of both forms.
-    """
+    """Measures a case. The entry "difference" is the largest difference between the results of both
+    forms."""
     inputs = make_inputs(case, seed)
     forms = {
         form.__name__: functools.partial(jax.jit(functools.partial(form, case)), inputs)
@@ -147,8 +122,8 @@ def measure(case: Case, repeats: int, seed: int = 0) -> Json:
     }
 
 
-def show(results: Records) -> None:
-    """Prints the table; a ratio below 1 means that scoring only open tokens is faster."""
+def show(options: "Options", results: Records) -> None:
+    """Prints and writes the figures; below 1 scoring only open tokens is faster."""
     sizes = ("score", "B", "T", "D", "density", "capacity")
     heads = (*sizes, "dense ms", "compact ms", "compact / dense", "pays")
     lines = [
@@ -162,7 +137,8 @@ def show(results: Records) -> None:
         ]
         for result in results
     ]
-    _harness.render("attention over open tokens, forward pass", heads, lines)
+    title = "attention over open tokens, forward pass"
+    _harness.publish(options, results, title, heads, lines)
 
 
 def verdict(ratio: float) -> str:
@@ -202,8 +178,7 @@ def main(options: Options) -> Records:
     grid = itertools.product(options.scores, options.steps, options.densities)
     cases = [Case(score=score, steps=steps, density=share, **sizes) for score, steps, share in grid]
     rows = [measure(case, options.repeats, options.seed) for case in cases]
-    show(rows)
-    _harness.write_figures(options.json, {"machine": _harness.machine(), "rows": rows})
+    show(options, rows)
     return rows
 
 

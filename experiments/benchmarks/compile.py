@@ -20,7 +20,6 @@ import flax.linen as nn
 import jax
 import numpy as np
 import optax
-from flax import struct
 
 from experiments.benchmarks import _harness, ga_reader
 from experiments.core.config import at_least_1
@@ -66,13 +65,6 @@ class Options(_harness.Options):
     """A Markdown file in which the section with the table is replaced."""
 
 
-@struct.dataclass
-class PeerOutput:
-    """The class scores [B, C]."""
-
-    logits: Any
-
-
 class FlaxClassifier(nn.Module):
     """A classifier with word vectors, recurrent layers of Flax, and a dense layer on the last
     state."""
@@ -81,7 +73,7 @@ class FlaxClassifier(nn.Module):
     layers: int
 
     @nn.compact
-    def __call__(self, batch: Batch, *, train: bool = False) -> PeerOutput:
+    def __call__(self, batch: Batch, *, train: bool = False) -> ga_reader.PeerOutput:
         """Runs the network."""
         del train
         xs: Array = nn.Embed(VOCABULARY, WIDTH)(batch["tokens"])
@@ -89,17 +81,11 @@ class FlaxClassifier(nn.Module):
             layer = nn.RNN(FLAX[self.cell](WIDTH), return_carry=True)
             carry, xs = layer(xs, seq_lengths=batch["lengths"])
         state = carry[1] if self.cell == "lstm" else carry
-        return PeerOutput(nn.Dense(CLASSES)(state))
+        return ga_reader.PeerOutput(nn.Dense(CLASSES)(state))
 
 
 def task_of(model: Model, layers: int, **options: Any) -> Any:
-    """Returns a small network with a given depth; its widths hardly matter for compilation.
-
-    Args:
-      model: the name of the network.
-      layers: its depth.
-      **options: further options of its configuration.
-    """
+    """Returns a small network with a given depth; its widths hardly matter for compilation."""
     if model == "ga_net":
         net = models.GANetConfig(
             num_layers=layers, embedding_dim=WIDTH, hidden=WIDTH, aux_hidden=WIDTH, **options
@@ -153,17 +139,8 @@ def make_batch(model: Model, words: int) -> Batch:
 
 
 def figures_of(task: Any, batch: Batch, clock: Callable[[], float]) -> dict[str, float]:
-    """Measures the compilation of a step.
-
-    Args:
-      task: the network.
-      batch: the batch.
-      clock: returns the time in seconds.
-
-    Returns:
-      The seconds to trace and lower ("trace_s") and to compile ("compile_s"), and the memory in
-      MiB.
-    """
+    """Measures the compilation of a step. Returns the seconds to trace and lower ("trace_s") and to
+    compile ("compile_s"), and the memory in MiB."""
     tx, key = optax.adam(1e-3), jax.random.key(0)
     # Shapes suffice to compile, so no parameters are initialised.
     state = jax.eval_shape(lambda key: init_state(task, tx, key, batch), key)
@@ -179,17 +156,8 @@ def figures_of(task: Any, batch: Batch, clock: Callable[[], float]) -> dict[str,
 
 
 def measure(model: Model, layers: int, words: int, options: Options) -> Json:
-    """Measures a network at a size, with its options and with Flax as far as they exist.
-
-    Args:
-      model: the network.
-      layers: its depth.
-      words: padded length T.
-      options: the options of the command.
-
-    Returns:
-      The median figures of each contestant; the ratio if there is a network of Flax.
-    """
+    """Measures a network at a size, with its options and with Flax as far as they exist. Returns
+    the median figures of each contestant; the ratio if there is a network of Flax."""
     clock = time.perf_counter if options.clock == "wall" else time.process_time
     batch = make_batch(model, words)
     tasks = {"ours": task_of(model, layers)}
@@ -234,22 +202,19 @@ def cells_of(row: Json) -> list[str]:
     ]
 
 
-def docs_section(options: Options, rows: Records, machine: Json) -> str:
-    """Returns the table and a description of the measurement, in Markdown."""
+def intro(options: Options) -> str:
+    """Returns the description of the measurement, in Markdown."""
     arguments = [
         *("--models", *options.models, "--layers", *map(str, options.layers)),
         *("--words", *map(str, options.words), "--repeats", str(options.repeats)),
         *("--clock", options.clock),
     ]
     clock = "on the wall" if options.clock == "wall" else "of the processor"
-    return "\n\n".join(
-        [
-            f"Written by `{COMMAND[:-7]} {' '.join(arguments)} --docs docs/speed.md`.",
-            f"Loss, gradients and Adam, batch {BATCH}, width {WIDTH}, seconds {clock}, medians of "
-            f"{options.repeats}; MiB is what the program allots beside arguments and results. "
-            + _harness.about(machine),
-            "\n".join(_harness.markdown_table(HEADS, [cells_of(row) for row in rows])),
-        ]
+    return (
+        f"Written by `{COMMAND[:-7]} {' '.join(arguments)} "
+        "--docs experiments/results/benchmarks/compile.md`.\n\n"
+        f"Loss, gradients and Adam, batch {BATCH}, width {WIDTH}, seconds {clock}, medians of "
+        f"{options.repeats}; MiB is what the program allots beside arguments and results."
     )
 
 
@@ -273,11 +238,9 @@ def main(options: Options) -> Records:
             for model in options.models
             for layers, words in sizes(options)
         ]
-    _harness.render("a training step, compiled", HEADS, [cells_of(row) for row in rows])
-    machine = _harness.machine()
-    if options.docs is not None:
-        _harness.replace_section(options.docs, COMMAND, docs_section(options, rows, machine))
-    _harness.write_figures(options.json, {"machine": machine, "rows": rows})
+    lines = list(map(cells_of, rows))
+    title = "a training step, compiled"
+    _harness.publish(options, rows, title, HEADS, lines, command=COMMAND, intro=intro(options))
     return rows
 
 

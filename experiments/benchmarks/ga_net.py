@@ -83,16 +83,9 @@ def make_model(options: Options, gates_on: GatesOn) -> GANet:
 def with_density(
     params: Params, logits: np.ndarray, density: float
 ) -> tuple[Params, Bool[np.ndarray, "B T"]]:
-    """Sets the bias of the gates so that a given share of the words is open.
-
-    Args:
-      params: the parameters of a network with gate bias 0.
-      logits: its gate logits [B, T], -inf at padding.
-      density: share of the real words.
-
-    Returns:
-      The parameters with the new bias, and True at the open words, [B, T].
-    """
+    """Sets the bias of the gates so that a given share of the words is open. `params` have gate
+    bias 0, and `logits` [B, T] are -inf at padding. Returns the parameters with the new bias, and
+    True at the open words, [B, T]."""
     real = np.sort(logits[np.isfinite(logits)])[::-1]
     count = max(1, round(density * real.size))
     below = real[count] if count < real.size else real[-1] - 1
@@ -121,16 +114,8 @@ def run_governed(
     gates: jax.Array,
     mask: jax.Array,
 ) -> Output:
-    """Computes the part that gates of the attention control: scores, pooling and output.
-
-    Args:
-      model: the network.
-      capacity: number of slots for open words; 0 scores all words.
-      params: the parameters.
-      states: the states of the backbone [B, T, D].
-      gates: hard gates [B, T].
-      mask: True at real words, [B, T].
-    """
+    """Computes the part that gates of the attention control: scores, pooling and output. `capacity`
+    is the number of slots for open words; 0 scores all words."""
 
     def dense(self: GANet) -> jax.Array:
         weights = F.gated_softmax(self.score(states), gates, mask)
@@ -157,12 +142,8 @@ def run_part(model: GANet, name: str, params: Params, batch: Batch) -> Output:
 
 
 def measure(options: Options) -> Records:
-    """Measures all densities.
-
-    Returns:
-      For each density the number of slots, the medians in ms per batch, and the ratios compact /
-      call.
-    """
+    """Measures all densities. Returns for each density the number of slots, the medians in ms per
+    batch, and the ratios compact / call."""
     batch = make_batch(options)
     first, gated = make_model(options, "attention"), make_model(options, "input")
     params = jax.jit(first.init)(jax.random.key(options.seed), batch)["params"]
@@ -209,7 +190,7 @@ def show(options: Options, rows: Records) -> None:
         f"GA-Net, ms per text, call > compact (ratio): B {options.batch}, T {options.words}, "
         f"width {options.width}, {options.layers} layers, score {options.score}, float32"
     )
-    _harness.render(title, heads, lines, texts=0)
+    _harness.publish(options, rows, title, heads, lines, texts=0)
 
 
 def main(options: Options) -> Records:
@@ -219,7 +200,6 @@ def main(options: Options) -> Records:
         raise ValueError(f"densities must be in (0, 1], got {options.densities}")
     rows = measure(options)
     show(options, rows)
-    _harness.write_figures(options.json, {"machine": _harness.machine(), "rows": rows})
     return rows
 
 

@@ -7,7 +7,6 @@ compiled as a single program.
 
 import dataclasses
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from flax import struct
 
 from experiments.benchmarks import _harness
 from experiments.core.config import at_least_1
-from experiments.core.kinds import Array, Batch, Json
+from experiments.core.kinds import Array, Json
 from experiments.core.records import read_json
 from gatedjax._utils.options import Unset
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask, ga_reader_optimizer
@@ -98,10 +97,8 @@ class PeerOutput:
 
 
 class FlaxGAReader(nn.Module):
-    """A reader of words with multiplicative gating and without dropout, see `models.GAReader`.
-
-    Its units have the recurrent bias of Flax's cell, which `GAReader` lacks.
-    """
+    """A reader of words with multiplicative gating and without dropout, see `models.GAReader`. Its
+    units have the recurrent bias of Flax's cell, which `GAReader` lacks."""
 
     hops: int
     hidden: int
@@ -157,52 +154,20 @@ def make_tasks(options: Options) -> dict[str, GAReaderTask]:
     }
 
 
-@dataclasses.dataclass
-class Contestant:
-    """A compiled step with its current state and its batch.
-
-    Attributes:
-      step: the compiled step.
-      state: the state after the last step.
-      batch: the batch of all steps.
-      compile_s: seconds that the step took to compile.
-      memory_bytes: arguments and scratch of the step; None if it is unknown.
-    """
-
-    step: Callable[..., Any]
-    state: Any
-    batch: Batch
-    compile_s: float
-    memory_bytes: int | None
-
-    def __call__(self) -> Any:
-        """Makes a step."""
-        self.state, metrics = self.step(self.state, self.batch, jax.random.key(0))
-        return self.state, metrics
-
-
-def compile_step(task: GAReaderTask, batch: dict[str, np.ndarray]) -> Contestant:
+def compile_step(task: GAReaderTask, batch: dict[str, np.ndarray]) -> _harness.Steps:
     """Initialises a contestant and compiles its step."""
     tx = make_optimizer(ga_reader_optimizer(1000), 10_000)
     state = jax.jit(lambda key: init_state(task, tx, key, batch))(jax.random.key(0))
-    step = jax.jit(make_train_step(task, tx), donate_argnums=0)
-    device_batch = jax.device_put(batch)
-    program, seconds = _harness.compile_timed(step.lower(state, device_batch, jax.random.key(0)))
-    # Results are not counted because they take the place of the state, which is donated.
-    memory = _harness.memory_of(program, "temp", "argument")
-    return Contestant(program, state, device_batch, seconds, memory)
+    step = make_train_step(task, tx)
+    return _harness.Steps(step, state, jax.device_put(batch), jax.random.key(0))
 
 
 def measure(options: Options) -> Json:
-    """Measures the contestants in turns.
-
-    Returns:
-      "options", "machine", "load" before and after, and "rows", the figures of each contestant.
-    """
+    """Measures the contestants in turns. Returns "options", "machine", "load" before and after, and
+    "rows", the figures of each contestant."""
     load = os.getloadavg()[0]
     batch = make_batch(options)
-    with _harness.no_compilation_cache():
-        ready = {name: compile_step(task, batch) for name, task in make_tasks(options).items()}
+    ready = {name: compile_step(task, batch) for name, task in make_tasks(options).items()}
     rows = _harness.measure(ready, options.repeats, OURS)
     for name, contestant in ready.items():
         rows[name] |= {k: getattr(contestant, k) for k in ("compile_s", "memory_bytes")}

@@ -89,14 +89,7 @@ def _best(result: Json, names: tuple[str, ...], kind: str) -> str | None:
 
 
 def ratio(result: Json, names: tuple[str, ...], kind: str, ours: str = peers.OURS) -> str:
-    """Returns the time of the fastest of the named contestants over ours, or the reason why not.
-
-    Args:
-      result: the result of a case.
-      names: the contestants.
-      kind: "forward" or "train".
-      ours: the contestant in the denominator.
-    """
+    """Returns the time of the fastest of the named contestants over ours, or the reason why not."""
     rows, name = result["rows"], _best(result, names, kind)
     if name is None or f"{kind}_ms" not in rows.get(ours, {}):
         return NOT_RUN
@@ -222,15 +215,9 @@ def _about(file: Json) -> str:
 
 
 def docs_section(files: Records, sizes: tuple[str, ...]) -> str:
-    """Returns the tables in Markdown, from the contents of files written with --json.
-
-    Args:
-      files: the contents; a later file replaces the cases of an earlier file.
-      sizes: the sizes in the tables; sizes without a result are shown as "not run".
-
-    Raises:
-      ValueError: if the files are of several kinds of device.
-    """
+    """Returns the tables in Markdown, from the contents of files written with --json. A later file
+    replaces the cases of an earlier file. Raises ValueError if the files are of several kinds of
+    device."""
     result_of = {_key(result["case"]): result for file in files for result in file["results"]}
     machines = [file["machine"] for file in files]
     kinds = {"CPU" if machine["backend"] == "cpu" else machine["device"] for machine in machines}
@@ -297,21 +284,9 @@ def _make_gemm(devices: int, size: int = 2048) -> tuple[Callable[[], object], fl
 def measure(
     case: peers.Case, contestants: list[str], repeats: int, seed: int = 0, queue: int = 1
 ) -> Json:
-    """Measures the named contestants on a case.
-
-    Args:
-      case: the case.
-      contestants: names of the contestants.
-      repeats: number of turns.
-      seed: seed of the inputs and lengths.
-      queue: number of calls of a turn, of which only the last is waited for.
-
-    Returns:
-      The case, its share of real steps, the peak, the load, and "rows". A row is {"missing":
-      reason},
-      or has compile_s, memory_bytes, and for the kinds "forward" and "train" (with the gradients)
-      kind_ms (the median), kind_min_ms, kind_all_ms and kind_gflops.
-    """
+    """Measures the named contestants on a case. A row is {"missing": reason}, or has compile_s,
+    memory_bytes, and for the kinds "forward" and "train" (with the gradients) kind_ms (the median),
+    kind_min_ms, kind_all_ms and kind_gflops."""
     load = os.getloadavg()[0]
     xs, lengths = peers.make_batch(case, seed)
     rows: dict[str, Json] = {}
@@ -348,11 +323,7 @@ def measure(
 
 
 def parse_size(text: str) -> tuple[int, int, int]:
-    """Reads "B,T,H".
-
-    Raises:
-      ValueError: unless the text has three positive integers.
-    """
+    """Reads "B,T,H"; raises ValueError unless the text has three positive integers."""
     parts = text.split(",")
     if len(parts) != 3 or not all(part.strip().isdigit() and int(part) > 0 for part in parts):
         raise ValueError(f"sizes must be B,T,H with positive integers, got {text!r}")
@@ -361,11 +332,7 @@ def parse_size(text: str) -> tuple[int, int, int]:
 
 
 def make_cases(options: Options) -> list[peers.Case]:
-    """Returns the cases of the options.
-
-    Raises:
-      ValueError: for an impossible option.
-    """
+    """Returns the cases of the options; raises ValueError for an impossible option."""
     at_least_1(options, "repeats", "layers", "devices", "queue")
     unknown = sorted(set(options.contestants) - set(peers.CONTESTANTS))
     if unknown:
@@ -402,7 +369,7 @@ def main(options: Options) -> Records:
             title, lines = _title(results[-1]), _rows(results[-1])
             _harness.render(title, _HEADS, lines, wrap=False)
             # The file is written after each case, so that an interrupted command loses only the
-            # last one.
+            # last.
             _harness.write_figures(options.json, file)
     if options.docs is not None:
         write_docs(options.docs, [file], SIZES)

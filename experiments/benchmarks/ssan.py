@@ -23,7 +23,8 @@ from gatedjax import nn as gnn
 from gatedjax._utils.terminal import new_console
 
 COMMAND = "python -m experiments.benchmarks.ssan --docs"
-TRAINING_LIMIT, INFERENCE_LIMIT = 1.8, 1.5
+LIMIT = 1.5
+"""The largest time of "st", as a multiple of Flax's attention."""
 BASE = "standard"
 LAYERS: dict[str, tuple[str, Json]] = {
     BASE: ("standard attention (selector none)", {"selector": "none"}),
@@ -52,8 +53,8 @@ class Options(_harness.Options):
     """The number of heads M."""
     size: int = 256
     """The number of tokens N of each row, all of them real."""
-    width: int = 512
-    """The width d."""
+    widths: tuple[int, ...] = (128, 256, 512)
+    """The widths d. The memory is that of the last."""
     layers: tuple[Name, ...] = ("st", "soft", "expect", "shared")
     """The layers to time, in addition to standard attention and the attention of flax."""
     repeats: int = 11
@@ -67,13 +68,7 @@ class Options(_harness.Options):
 
 
 def our_layer(name: str, heads: int, *, train: bool) -> tuple[nn.Module, Call]:
-    """Returns our layer, and a function of (parameters, inputs, mask, key) that returns its output.
-
-    Args:
-      name: a key of `LAYERS`.
-      heads: number of heads.
-      train: True draws the gates.
-    """
+    """Returns our layer, and a function of (parameters, inputs, mask, key) that runs it."""
     layer = gnn.SelectiveSelfAttention(heads, **LAYERS[name][1])
 
     def call(v: Any, x: jax.Array, mask: jax.Array | None, key: jax.Array) -> jax.Array:
@@ -96,17 +91,10 @@ def loss_of(call: Call) -> Call:
     return lambda *arguments: jnp.sum(call(*arguments) ** 2)
 
 
-def programs(options: Options, *, train: bool) -> dict[str, Callable[[], object]]:
-    """Compiles the layers, in training with the gradients of parameters and inputs.
-
-    Args:
-      options: the options of the command.
-      train: True for training.
-
-    Returns:
-      Name of the layer -> a function without arguments that runs it.
-    """
-    shape = (options.batch, options.size, options.width)
+def programs(options: Options, width: int, *, train: bool) -> dict[str, Callable[[], object]]:
+    """Compiles the layers, in training with the gradients of parameters and inputs. Returns for
+    each layer a function without arguments that runs it."""
+    shape = (options.batch, options.size, width)
     inputs = jax.random.normal(jax.random.key(0), shape)
     mask = F.length_mask(jnp.full(options.batch, options.size), options.size)
     key = jax.random.key(0)
@@ -123,28 +111,32 @@ def programs(options: Options, *, train: bool) -> dict[str, Callable[[], object]
 
 
 def measure(options: Options, *, train: bool) -> Records:
-    """Measures all layers in turns.
-
-    Returns:
-      A row for each layer: the figures of `_harness.measure`, with ratios to standard attention,
-      and the ratio to flax.
-    """
+    """Measures all layers of a width in turns, one width after the other. Returns a row for each
+    width and layer: the figures of `_harness.measure`, with ratios to standard attention, and the
+    ratio to flax."""
     clock = time.perf_counter if options.clock == "wall" else time.process_time
-    rows = _harness.measure(programs(options, train=train), options.repeats, BASE, clock)
-    times_of = {name: row["all_ms"] for name, row in rows.items()}
-    return [
-        {"layer": name, **row, "to_flax": _harness.ratio(times_of, name, "flax")}
-        for name, row in rows.items()
-    ]
+    rows: Records = []
+    for width in options.widths:
+        calls = programs(options, width, train=train)
+        measured = _harness.measure(calls, options.repeats, BASE, clock)
+        times_of = {name: row["all_ms"] for name, row in measured.items()}
+        rows += [
+            {
+                "width": width,
+                "layer": name,
+                **row,
+                "to_flax": _harness.ratio(times_of, name, "flax"),
+            }
+            for name, row in measured.items()
+        ]
+    return rows
 
 
 def memory(options: Options) -> Records:
     """Computes the MiB that the programs allocate for a long row, in training and inference.
-
-    Returns:
-      A row for each layer, with the same memory as a number of float32 arrays [B, M, N, N].
+    Returns a row for each layer, with the same memory as a number of float32 arrays [B, M, N, N].
     """
-    shape = (1, options.memory_size, options.width)
+    shape = (1, options.memory_size, options.widths[-1])
     inputs = jax.ShapeDtypeStruct(shape, jnp.float32)
     # Bytes of a float32 array [B, M, N, N], the unit in which the memory is compared.
     pairs = options.heads * options.memory_size**2 * 4
@@ -169,19 +161,20 @@ def title_of(name: str) -> str:
     return FLAX if name == "flax" else LAYERS[name][0]
 
 
-def time_table(rows: Records, limit: float) -> str:
-    """Returns the table of times and ratios; the limit is for "st" against standard attention."""
+def time_table(rows: Records) -> str:
+    """Returns the table of times and ratios; the limit is for "st" against Flax's attention."""
     cells = [
         [
             title_of(row["layer"]),
+            f"{row['width']}",
             f"{row['ms']:.1f}",
             f"{row['ratio']:.2f}",
             f"{row['to_flax']:.2f}",
-            f"{limit}" if row["layer"] == "st" else "-",
+            f"{LIMIT}" if row["layer"] == "st" else "-",
         ]
         for row in rows
     ]
-    heads = ("layer", "ms", "/ standard", "/ flax", "limit")
+    heads = ("layer", "d", "ms", "/ standard", "/ flax", "limit")
     return "\n".join(_harness.markdown_table(heads, cells))
 
 
@@ -203,20 +196,19 @@ def docs_section(options: Options, figures: Json) -> str:
     parts = [
         "Written by `python -m experiments.benchmarks.ssan --clock "
         f"{options.clock} --repeats {options.repeats} --layers {' '.join(options.layers)} "
-        "--docs docs/selective_attention.md`.",
-        f"One layer, B {options.batch}, M {options.heads}, N {options.size}, d {options.width}, "
-        f"float32, {clock}, medians of {options.repeats} turns in one process; "
-        + _harness.about(machine),
-        "A selector adds two of the four projections and one of the two products over pairs: "
-        f"{flops_ratio(options):.2f} times the multiplications of standard attention.",
+        "--docs experiments/results/benchmarks/selective_attention.md`.",
+        f"One layer, B {options.batch}, M {options.heads}, N {options.size}, float32, {clock}, "
+        f"medians of {options.repeats} turns in one process; " + _harness.about(machine),
+        "A selector adds two projections to four and one product over pairs to two: 1.5 times the "
+        "multiplications of standard attention.",
         "## Training: the layer and the gradients of parameters and inputs",
-        time_table(figures["training"], TRAINING_LIMIT),
+        time_table(figures["training"]),
         "## Inference",
-        time_table(figures["inference"], INFERENCE_LIMIT),
+        time_table(figures["inference"]),
     ]
     if figures["memory"]:
         parts += [
-            f"## Memory of one row of {options.memory_size:,} tokens",
+            f"## Memory of one row of {options.memory_size:,} tokens, d {options.widths[-1]}",
             "What the compiled program allots beside arguments and results; in brackets, as how "
             "many float32 arrays [B, M, N, N].",
             memory_table(figures["memory"]),
@@ -227,16 +219,11 @@ def docs_section(options: Options, figures: Json) -> str:
     return "\n\n".join(parts)
 
 
-def flops_ratio(options: Options) -> float:
-    """Returns the multiplications of a selective layer over those of a standard layer."""
-    projection = options.width**2
-    product = options.size * options.width
-    return (6 * projection + 3 * product) / (4 * projection + 2 * product)
-
-
 def main(options: Options) -> Json:
     """Measures, prints and returns the figures."""
-    at_least_1(options, "repeats", "batch", "heads", "size", "width")
+    at_least_1(options, "repeats", "batch", "heads", "size")
+    if not options.widths or min(options.widths) < 1:
+        raise ValueError(f"widths must be numbers of at least 1, got {options.widths}")
     if options.memory_size < 0:
         raise ValueError(f"memory_size must be at least 0, got {options.memory_size}")
     figures: Json = {

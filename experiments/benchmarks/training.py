@@ -60,13 +60,13 @@ class Products:
         return [jax.random.normal(k, (self.width, self.width)) / self.width**0.5 for k in keys]
 
     def loss(self, params: Params, batch: Batch, rngs: Any) -> Any:
-        """Computes the mean square of a deep product, and the metrics."""
+        """Computes the mean square of a deep product."""
         del rngs
         x = batch["x"]
         for matrix in params:
             x = jax.numpy.tanh(x @ matrix)
         costs = (x**2).mean(-1)
-        return (costs * batch["weight"]).sum(), {"loss": training.Ratio.of(costs, batch["weight"])}
+        return {"loss": training.Ratio.of(costs, batch["weight"])}
 
 
 class Rows:
@@ -83,21 +83,16 @@ class Rows:
 
 
 def seconds_between(first: int, last: int, run: Callable[..., Any]) -> float:
-    """Measures the seconds between the ends of two steps.
-
-    Args:
-      first: number of the first step.
-      last: number of the last step.
-      run: function of (folder, on_event) that trains.
-    """
+    """Measures the seconds between the ends of two steps. `run` is a function of (folder, hook)
+    that trains."""
     times = {}
 
-    def note(name: str, number: int) -> None:
-        if name == "step":
+    def note(event: str, number: int, *rest: Any) -> None:
+        if event == "step":
             times[number] = time.perf_counter()
 
     with tempfile.TemporaryDirectory() as folder:
-        run(Path(folder), on_event=note)
+        run(Path(folder), hook=note)
     return times[last] - times[first]
 
 
@@ -114,17 +109,17 @@ def overhead(options: Options) -> Pair:
         optimizer=training.OptimizerConfig(learning_rate=1e-4),
     )
     tx = training.make_optimizer(config.optimizer, config.num_steps)
-    step = parallel.train_step(task, tx)
+    step = jax.jit(training.make_train_step(task, tx), donate_argnums=0)
     key = jax.random.key(0)
     start = jax.device_get(training.init_state(task, tx, key, data[0]))
 
     def time_loop() -> float:
-        state = parallel.replicate(start)
-        state, metrics = step(state, parallel.shard(data[0]), key)
+        state = jax.device_put(start)
+        state, metrics = step(state, data[0], key)
         jax.block_until_ready(metrics)
         began = time.perf_counter()
         for number in range(1, options.steps):
-            state, metrics = step(state, parallel.shard(data[number]), key)
+            state, metrics = step(state, data[number], key)
         # JAX returns before a step is computed, so that the clock has to wait for the last result.
         jax.block_until_ready((state, metrics))
         return (time.perf_counter() - began) / (options.steps - 1)
@@ -141,11 +136,8 @@ def overhead(options: Options) -> Pair:
 
 
 def questions() -> tuple[gdata.Encoded, int]:
-    """Draws texts of the size of TREC (3 to 37 words, 10 on average).
-
-    Returns:
-      The encoded texts and the size of their vocabulary.
-    """
+    """Draws texts of the size of TREC (3 to 37 words, 10 on average). Returns the encoded texts and
+    the size of their vocabulary."""
     rng = np.random.default_rng(0)
     words = [f"w{i}" for i in range(5000)]
     lengths = np.clip(3 + rng.gamma(3.0, 2.4, size=4907), 3, 37).astype(int)
@@ -160,12 +152,8 @@ def questions() -> tuple[gdata.Encoded, int]:
 
 
 def lanes(options: Options, parallel: Parallel) -> Pair:
-    """Measures the seconds of a stretch of training for a single seed and for all lanes.
-
-    Args:
-      options: the options of the command.
-      parallel: the devices of the single seed: "sharding" uses all, "single" uses the first.
-    """
+    """Measures the seconds of a stretch of training for a single seed and for all lanes. The single
+    seed uses all devices with "sharding", and the first with "single"."""
     encoded, words = questions()
     task = GANetTask(GANet(GANetConfig(), vocab_size=words, num_classes=6))
 

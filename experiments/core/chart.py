@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.core.claims import MARKS, OTHER_DATA, Finding, Number, Word
+from experiments.core.claims import OTHER_DATA, Finding, Number
 from experiments.core.records import COLLAPSED
 from experiments.core.summary import chart_title
+from experiments.core.verdict import MARKS, Word, decide
 from gatedjax._utils.terminal import say
 from gatedjax._utils.write import write_atomic
 from gatedjax.analysis._figure import DPI, INK, new_figure, style
@@ -25,7 +26,8 @@ AXIS = 0.62
 GREY = "#6b7078"
 COLOURS: dict[Word | None, str] = {
     "reproduced": "#0b6e3d",
-    "excluded": "#b03030",
+    "smaller": "#6a3d9a",
+    "ruled out": "#b03030",
     "undecided": "#8a5a00",
     "not run": GREY,
     None: "#0072b2",
@@ -35,17 +37,9 @@ COLOURS: dict[Word | None, str] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A row of the chart.
-
-    Attributes:
-      label: the text at the left.
-      ours: our difference; None without a run.
-      interval: its 95 % interval; None with one seed.
-      paper: the paper's difference; None if the paper gives no size.
-      word: the result; None for a number.
-      end: the text at the right.
-      last: the difference and interval at the last step, if its result is another.
-    """
+    """A row of the chart: our difference and the paper's, between the texts `label` and `end`.
+    `last` is the difference and interval at the last step, if its result is another. `single` is
+    the interval of differences of single runs, around ours; None without a verdict."""
 
     label: str
     ours: float | None = None
@@ -54,22 +48,19 @@ class Mark:
     word: Word | None = None
     end: str = ""
     last: tuple[float, float, float] | None = None
+    single: tuple[float, float] | None = None
 
     @property
     def positions(self) -> list[float]:
         """All positions on the axis that the row needs."""
-        points = [self.ours, self.paper, *(self.interval or ()), *(self.last or ())]
+        ends = [*(self.interval or ()), *(self.last or ()), *(self.single or ())]
+        points = [self.ours, self.paper, *ends]
         return [point for point in points if point is not None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Panel:
-    """A part of the chart with an axis.
-
-    Attributes:
-      axis: the label of the axis.
-      groups: the rows under each heading.
-    """
+    """A part of the chart with an axis: its label, and the rows under each heading."""
 
     axis: str
     groups: dict[str, list[Mark]]
@@ -80,11 +71,8 @@ class Panel:
         return sum(1 + len(rows) for rows in self.groups.values())
 
     def limits(self) -> tuple[float, float]:
-        """Returns both ends of the axis.
-
-        A single row that is more than three times as wide as the next is cut, so that the other
-        rows stay readable.
-        """
+        """Returns both ends of the axis. A single row that is more than three times as wide as the
+        next is cut, so that the other rows stay readable."""
         rows = [row.positions for rows in self.groups.values() for row in rows if row.positions]
         rows.sort(key=lambda positions: max(map(abs, positions)))
         if len(rows) > 1 and max(map(abs, rows[-1])) > 3 * max(map(abs, rows[-2])) > 0:
@@ -113,7 +101,11 @@ def mark_of(finding: Finding) -> Mark:
     if not case.has_verdict:
         end += f" (n={case.seeds})"
     test, last = case.test, case.last
-    differs = last is not None and finding.last is not None and finding.last != finding.chosen
+    best = finding.chosen
+    differs = (
+        best is not None and finding.last is not None and decide([best]) != decide([finding.last])
+    )
+    half = None if best is None or case.paper is None else best.size.smallest
     return Mark(
         label=label,
         ours=case.difference,
@@ -122,6 +114,7 @@ def mark_of(finding: Finding) -> Mark:
         word=finding.word,
         end=end,
         last=(last.difference, last.low, last.high) if differs and last is not None else None,
+        single=None if half is None else (case.difference - half, case.difference + half),
     )
 
 
@@ -157,6 +150,8 @@ def _draw_row(axes: "Axes", row: Mark, y: float, low: float, high: float) -> Non
         middle, *ends = row.last
         axes.plot(ends, [y + 0.3, y + 0.3], color=GREY, linewidth=0.9, alpha=0.7)
         axes.plot([middle], [y + 0.3], "o", color=GREY, markersize=2.6, alpha=0.7)
+    if row.single is not None:
+        axes.plot(list(row.single), [y, y], color=colour, linewidth=0.7, alpha=0.6)
     if row.interval is not None:
         axes.plot(list(row.interval), [y, y], color=colour, linewidth=1.8, solid_capstyle="butt")
     if row.paper is not None and low <= row.paper <= high:
@@ -210,19 +205,12 @@ def _draw_panel(axes: "Axes", panel: Panel) -> None:
 def draw_chart(
     title: str, findings: Sequence[Finding], numbers: Sequence[Number], stem: Path
 ) -> None:
-    """Writes the chart as STEM.png and STEM.svg.
-
-    Args:
-      title: the short name of the paper.
-      findings: the results for the claims.
-      numbers: the paper's numbers of its systems, and ours.
-      stem: the path without suffix.
-    """
+    """Writes the chart as STEM.png and STEM.svg."""
     panels = panels_of(findings, numbers)
     marks = [row for panel in panels for rows in panel.groups.values() for row in rows]
     notes = [
         "dot and line: ours with its 95 % interval; hollow dot: one seed",
-        "diamond: the paper",
+        "diamond: the paper; thin line: 95 % of the differences of single runs",
     ]
     if any(row.last for row in marks):
         notes.append("grey: the last step, where the result there is another")

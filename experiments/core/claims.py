@@ -1,15 +1,10 @@
-"""A word for each comparison of a paper's claims, and the paper's numbers with ours."""
+"""The comparisons of a paper's claims with their verdicts, and the paper's numbers with ours."""
 
 import dataclasses
 import math
-import statistics
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
-
-from scipy import stats
+from collections.abc import Callable, Sequence
 
 from experiments.core.comparison import (
-    LEVEL,
     SEEDS,
     Comparison,
     interval_text,
@@ -17,61 +12,29 @@ from experiments.core.comparison import (
     these_runs,
 )
 from experiments.core.kinds import Record, Records
-from experiments.core.origins import other_data
+from experiments.core.origins import marks_of, other_data
 from experiments.core.records import COLLAPSED, alive, format_average
+from experiments.core.verdict import (
+    HARDLY,
+    LEVEL,
+    Evidence,
+    Word,
+    against,
+    chance,
+    corrected,
+    decide,
+    mark,
+    student,
+    weigh,
+)
 from gatedjax import analysis
 
-Word = Literal["reproduced", "excluded", "undecided", "not run"]
-WORDS: tuple[Word, ...] = ("reproduced", "excluded", "undecided", "not run")
-"""The results of a comparison for a claim, in the order of a line."""
-MARKS: Mapping[Word, str] = {
-    "reproduced": "\u2713",
-    "excluded": "\u2717",
-    "undecided": "?",
-    "not run": "\u2013",
-}
-"""The sign before each result, so that a reader needs no colours to distinguish the results."""
-
-
-def mark(word: Word) -> str:
-    """Returns a result with its sign, as HTML in Markdown.
-
-    The site colours the element. GitHub shows only its text.
-
-    Args:
-      word: the result.
-    """
-    return f'<span class="verdict verdict-{word.replace(" ", "")}">{MARKS[word]} {word}</span>'
-
-
-def decide(test: analysis.TwoWay, p_value: float, paper: float | None) -> Word:
-    """Returns the result of a comparison for a claim, by the rules that `RULES` describes.
-
-    Args:
-      test: our difference, positive in the direction of the claim.
-      p_value: the corrected p-value.
-      paper: the paper's difference in the same unit; None if the paper gives no size. A negative
-        difference turns the claim round.
-    """
-    sign = -1 if paper is not None and paper < 0 else 1
-    # Without a size of the paper any difference in its direction agrees with the claim.
-    size = 0.0 if paper is None else abs(paper)
-    high = test.high if sign == 1 else -test.low
-    if size > high:
-        return "excluded"
-    return "reproduced" if p_value < LEVEL and sign * test.difference > 0 else "undecided"
-
-
-def combine(chosen: Word, last: Word | None) -> Word:
-    """Returns the result of both sets of parameters; different results leave a claim undecided.
-
-    Args:
-      chosen: the result of the parameters that validation chose.
-      last: the result at the last step; None if the records do not have it.
-    """
-    return chosen if last in (None, chosen) else "undecided"
-
-
+NOT_LEARNED = "our networks do not learn this task"
+"""The reason of an undecided claim on data where no network learns, see `learns`."""
+HARDLY_SHOWN = "could hardly have been reproduced"
+"""The note of a claim with a small chance, see `verdict.chance`."""
+BEST_ONLY = "only where validation chose"
+"""The note of a result without a test at the last step."""
 OTHER_DATA = ", other data"
 """The end of the label of a data set that is not the paper's."""
 
@@ -90,6 +53,7 @@ class Case:
       paper: the paper's difference; None if the paper gives no size.
       unit: the unit in words; "" means points of accuracy.
       is_lost: True if a run collapsed, which shows nothing about its system.
+      has_learned: False if neither system learned the task, see `learns`.
       remarks: what a reader has to know in addition, such as different settings.
     """
 
@@ -102,25 +66,48 @@ class Case:
     paper: float | None = None
     unit: str = ""
     is_lost: bool = False
+    has_learned: bool = True
     remarks: tuple[str, ...] = ()
 
     @property
-    def has_verdict(self) -> bool:
-        """True if the case has enough seeds for a verdict, and no run collapsed."""
-        return self.seeds >= SEEDS and not self.is_lost and self.test is not None
+    def why_not(self) -> str:
+        """The reason why a comparison that was run can have no verdict, or ""."""
+        if self.is_lost:
+            return COLLAPSED
+        if self.seeds < SEEDS or self.test is None:
+            return these_runs(self.seeds)
+        return "" if self.has_learned else NOT_LEARNED
 
     @property
-    def is_smaller(self) -> bool:
-        """True if our interval is on the paper's side of 0, but does not reach the paper's size."""
-        if self.test is None or not self.paper:
-            return False
-        low, high = sorted((self.test.low, self.test.high))
-        return 0 < low <= high < self.paper if self.paper > 0 else self.paper < low <= high < 0
+    def has_verdict(self) -> bool:
+        """True if the case can have a verdict."""
+        return bool(self.seeds) and not self.why_not
+
+    @property
+    def sign(self) -> int:
+        """-1 if the paper itself has a negative difference, which turns the claim round, else 1."""
+        return -1 if self.paper is not None and self.paper < 0 else 1
+
+    def turned(self, test: analysis.TwoWay | None) -> tuple[analysis.TwoWay, float | None] | None:
+        """Returns our difference and the paper's, in the direction of the paper's difference."""
+        turned = scaled(test, self.sign)
+        if turned is None:
+            return None
+        return turned, None if self.paper is None else abs(self.paper)
 
     def size(self, difference: float) -> str:
         """Formats a difference with its unit."""
         digits = 3 if self.unit.startswith("nats") else 2
         return f"{difference:+.{digits}f}" + f" {self.unit}" * bool(self.unit)
+
+
+def learns(systems: Sequence[Records], least: float, linear: float | None = None) -> bool:
+    """Returns True if a system learns its task: by its mean over seeds it is above `least`, and the
+    95 % interval of the mean is above `linear`. `least` is an accuracy in percent, such as half of
+    the paper's, and `linear` that of a linear classifier of the same inputs, if it was run."""
+    scores = [[100 * record["test"]["accuracy"] for record in records] for records in systems]
+    tests = [student(of) for of in scores if len(of) > 1]
+    return any(test.difference > least and (linear is None or test.low > linear) for test in tests)
 
 
 def scaled(test: analysis.TwoWay | None, factor: float) -> analysis.TwoWay | None:
@@ -134,6 +121,7 @@ def scaled(test: analysis.TwoWay | None, factor: float) -> analysis.TwoWay | Non
         low=low,
         high=high,
         standard_error=abs(factor) * test.standard_error,
+        parts=tuple((factor**2 * variance, freedom) for variance, freedom in test.parts),
     )
 
 
@@ -152,22 +140,22 @@ def case_of(
     paper: float | None = None,
     unit: str = "",
     equal_search: bool = False,
+    has_learned: bool = True,
+    remarks: tuple[str, ...] = (),
+    why_not_run: str = "",
 ) -> Case:
-    """Returns the case of a claim that a system is better than another.
-
-    Args:
-      claim: the claim.
-      label: the data set.
-      comparison: the comparison of the two systems; None if a system was not run.
-      records: the records of the runs, for the origin of their data.
-      flip: False if the claim favours the first system of the comparison, True for the second.
-      paper: the paper's difference, see `Case`.
-      unit: the unit of both differences, see `Case`.
-      equal_search: True if the settings of both systems come from searches of the same size.
-    """
+    """Returns the case of a claim that a system is better than another. `flip` is True if the claim
+    favours the second system of the comparison. `equal_search` is True if the settings of both
+    systems come from searches of the same size. The other arguments are fields of `Case`;
+    `why_not_run` is the reason of a comparison that was not run."""
     label = label_of(label, records)
     if comparison is None:
-        return Case(claim=claim, label=label, paper=paper, unit=unit)
+        reasons = (why_not_run,) * bool(why_not_run)
+        return Case(claim=claim, label=label, paper=paper, unit=unit, remarks=reasons)
+    if comparison.far_off:
+        remarks = ("a seed lies far off", *remarks)
+    if not (comparison.alike or equal_search):
+        remarks = ("settings differ", *remarks)
     # For language models the lower number is better.
     sign = -1 if flip != comparison.language else 1
     factor = sign * (1 if comparison.language else 100)
@@ -181,8 +169,14 @@ def case_of(
         paper=paper,
         unit=unit,
         is_lost=bool(comparison.lost),
-        remarks=() if comparison.alike or equal_search else ("settings differ",),
+        has_learned=has_learned,
+        remarks=(*remarks, *marks_of(records)),
     )
+
+
+def percent(share: float | None) -> str:
+    """Formats a share in percent; None is a dash."""
+    return "-" if share is None else f"{100 * share:.0f} %"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -192,18 +186,16 @@ class Finding:
     Attributes:
       case: the comparison.
       word: the result.
-      chosen: the result of the parameters that validation chose.
-      last: the result at the last step; None if the records do not have it.
-      p_value: the corrected p-value; None without a verdict.
-      last_p_value: the corrected p-value at the last step.
+      chosen: the evidence of the parameters that validation chose; None without a verdict.
+      last: the evidence at the last step; None without it.
+      chance: the probability of "reproduced" if the paper's gain is true; None without a size.
     """
 
     case: Case
     word: Word
-    chosen: Word | None = None
-    last: Word | None = None
-    p_value: float | None = None
-    last_p_value: float | None = None
+    chosen: Evidence | None = None
+    last: Evidence | None = None
+    chance: float | None = None
 
     @property
     def place(self) -> str:
@@ -211,108 +203,105 @@ class Finding:
         case = self.case
         # Places are joined by commas, so the parts of a label after a comma go into the brackets.
         label, *remarks = case.label.split(", ")
-        if self.word != "not run":
-            if case.is_lost:
-                remarks.append(COLLAPSED)
-            elif not case.has_verdict:
-                remarks.append(f"these runs, {case.seeds} seed{'s' * (case.seeds > 1)}")
-            else:
-                remarks += self._checkpoints
-            # "Excluded" would otherwise hide that the claim holds, but with a smaller difference.
-            if self.word == "excluded" and case.is_smaller:
-                remarks.append(
-                    f"a smaller difference of {case.size(case.difference)}; the paper has "
-                    f"{case.size(case.paper or 0.0)}"
-                )
-            remarks += case.remarks
+        if self.word in ("reproduced", "smaller") and case.paper is not None:
+            remarks.append(f"{case.size(case.difference)}, the paper {case.size(case.paper)}")
+        if case.seeds and not case.is_lost and case.seeds < SEEDS:
+            remarks.append(f"these runs, {case.seeds} seed{'s' * (case.seeds > 1)}")
+        else:
+            remarks += self.limits
+        if self.could_hardly_show:
+            remarks.append(f"chance {percent(self.chance)}")
+        remarks += case.remarks
         return f"{label} ({', '.join(remarks)})" if remarks else label
 
     @property
-    def _checkpoints(self) -> list[str]:
-        """A note if the result does not hold, or is not known, for the parameters of both steps."""
+    def limits(self) -> list[str]:
+        """The reason why there is no verdict, or the steps at which it does not hold."""
+        if self.chosen is None:
+            return [self.case.why_not] if self.case.seeds else []
         if self.last is None:
-            return ["only where validation chose"]
-        if self.last == self.chosen:
+            return [BEST_ONLY]
+        first, second = decide([self.chosen]), decide([self.last])
+        if first == second:
             return []
-        return [f"{self.chosen} where validation chose, {self.last} at the last step"]
+        return [f"{first} where validation chose, {second} at the last step"]
+
+    @property
+    def could_hardly_show(self) -> bool:
+        """True if the claim is not reproduced and had a small chance, even if it is true."""
+        return self.word != "reproduced" and self.chance is not None and self.chance < HARDLY
 
     def cells(self) -> list[str]:
         """Returns the row of the table of claims."""
         case = self.case
-        notes = [] if case.has_verdict or not case.seeds else [these_runs(case.seeds)]
-        if case.is_lost:
-            notes = [COLLAPSED]
-        if case.has_verdict:
-            notes += self._checkpoints
-        row = [case.claim, case.label, "; ".join((mark(self.word), *notes, *case.remarks))]
+        notes = [mark(self.word), *self.limits]
+        if self.could_hardly_show:
+            notes.append(f"{HARDLY_SHOWN}: {percent(self.chance)}")
+        row = [case.claim, case.label, "; ".join((*notes, *case.remarks))]
         row += ["-" if case.paper is None else case.size(case.paper)]
         if not case.seeds or case.is_lost:
-            return [*row, *["-"] * 7]
+            return [*row, *["-"] * 11]
         row += [f"{case.size(case.difference)} (n={case.seeds})"]
-        row += self._interval(case.test, self.p_value)
+        row += self._tests(case.test, self.chosen)
         row += ["-" if case.last is None else case.size(case.last.difference)]
-        row += self._interval(case.last, self.last_p_value)
-        return [*row, "-" if case.test is None else case.size(case.test.smallest).lstrip("+")]
+        row += self._tests(case.last, self.last)
+        return [*row, percent(self.chance)]
 
-    def _interval(self, test: analysis.TwoWay | None, p_value: float | None) -> list[str]:
-        """Returns two cells: the interval of a test, and its corrected p-value."""
+    def _tests(self, test: analysis.TwoWay | None, evidence: Evidence | None) -> list[str]:
+        """Returns four cells: each interval with the corrected p-value of its test."""
         digits = 3 if self.case.unit.startswith("nats") else 2
-        return [
-            "-" if test is None else interval_text(test, 1, digits),
-            "-" if p_value is None else p_text(p_value),
-        ]
+        if test is None:
+            return ["-"] * 4
+        ours = interval_text(test, 1, digits)
+        if evidence is None:
+            return [ours, "-", "-", "-"]
+        gain = [ours, p_text(evidence.gain.p_value)]
+        if self.case.paper is None:
+            return [*gain, "-", "-"]
+        # The interval is that of the difference between both, so it lies around ours.
+        half = evidence.size.smallest
+        around = test._replace(low=test.difference - half, high=test.difference + half)
+        return [*gain, interval_text(around, 1, digits), p_text(evidence.size.p_value)]
 
 
 def judge(cases: Sequence[Case]) -> list[Finding]:
-    """Returns the findings of all claims of a page; their p-values are corrected together (Holm).
-
-    The tests of the parameters that validation chose are a family, and the tests at the last step
-    are another. A claim has to hold in both.
-
-    Args:
-      cases: the cases of all claims.
-    """
+    """Returns the findings of all claims of a page, by the rule of `verdict.decide`."""
     # Only cases with a verdict are corrected, because the others can make no false claim.
-    p_values = _corrected(cases, lambda case: case.test)
-    last_p_values = _corrected(cases, lambda case: case.last)
+    tested = {place: case for place, case in enumerate(cases) if case.has_verdict}
+    best, last = (
+        weigh({place: pair for place, case in tested.items() if (pair := case.turned(of(case)))})
+        for of in (lambda case: case.test, lambda case: case.last)
+    )
     findings = []
     for place, case in enumerate(cases):
-        if not case.seeds:
-            findings.append(Finding(case=case, word="not run"))
+        if place not in tested:
+            findings.append(Finding(case=case, word="undecided" if case.seeds else "not run"))
             continue
-        if not case.has_verdict:
-            findings.append(Finding(case=case, word="undecided"))
-            continue
-        p_value, last_p_value = p_values[place], last_p_values.get(place)
-        assert case.test is not None
-        chosen = decide(case.test, p_value, case.paper)
-        last = None
-        if case.last is not None and last_p_value is not None:
-            last = decide(case.last, last_p_value, case.paper)
+        evidence = [of[place] for of in (best, last) if place in of]
+        chances = [] if case.paper is None else [
+            chance(step.gain, case.paper, len(tested)) for step in evidence
+        ]  # fmt: skip
         findings.append(
             Finding(
                 case=case,
-                word=combine(chosen, last),
-                chosen=chosen,
-                last=last,
-                p_value=p_value,
-                last_p_value=last_p_value,
+                word=decide(evidence),
+                chosen=best[place],
+                last=last.get(place),
+                # Both sets of parameters have to agree, so the smaller chance is the limit.
+                chance=min(chances, default=None),
             )
         )
     return findings
 
 
-def _corrected(
-    cases: Sequence[Case], test_of: Callable[[Case], analysis.TwoWay | None]
-) -> dict[int, float]:
-    """Returns the corrected p-value of each case with a verdict, by its index."""
-    tests = {
-        place: test
-        for place, case in enumerate(cases)
-        if case.has_verdict and (test := test_of(case)) is not None
-    }
-    corrected = analysis.holm([test.p_value for test in tests.values()])
-    return dict(zip(tests, map(float, corrected), strict=True))
+def untested(reason: str) -> Callable[[str, object], list[Case]]:
+    """Returns a function that finds the case of a claim without a comparison, with the reason."""
+    return lambda claim, store: [Case(claim=claim, label="all data", remarks=(reason,))]
+
+
+TOLERANCE = 1.0
+"""The largest distance below the paper's number at which ours reaches it: in points, or of a metric
+such as perplexity in percent of the paper's."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -324,12 +313,14 @@ class Number:
       label: the data set and metric.
       paper: the paper's number.
       ours: the mean over our runs that did not collapse.
-      interval: the 95 % interval of our mean, by Student's t over the seeds; None with one seed.
-      seeds: the number of our runs.
       text: our mean, deviation and number of runs.
       is_method: True for the paper's method, False for its baselines.
+      values: our number of each seed.
+      last: the same at the last step; () if the records do not have it.
       unit: "points", or a metric that is better when it is lower, such as "perplexity".
       remark: a condition of our number, for the reader.
+      word: the result for a number of the method; None for a baseline and for too few seeds.
+      is_exceeded: True if ours is better than the paper's by more than `TOLERANCE`.
     """
 
     system: str
@@ -338,20 +329,73 @@ class Number:
     ours: float
     text: str
     is_method: bool
-    interval: tuple[float, float] | None = None
-    seeds: int = 0
+    values: tuple[float, ...] = ()
+    last: tuple[float, ...] = ()
     unit: str = "points"
     remark: str = ""
+    word: Word | None = None
+    is_exceeded: bool = False
 
     @property
-    def word(self) -> Word | None:
-        """The result for a number of the method; None for a baseline and for too few seeds."""
-        if not self.is_method or self.interval is None or self.seeds < SEEDS:
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of our mean, by Student's t over the seeds; None with one seed."""
+        if len(self.values) < 2:
             return None
-        low, high = self.interval
-        # A metric other than points is better when it is lower.
-        reaches = high >= self.paper if self.unit == "points" else low <= self.paper
-        return "reproduced" if reaches else "excluded"
+        test = student(self.values)
+        return test.low, test.high
+
+    @property
+    def seeds(self) -> int:
+        """The number of our runs."""
+        return len(self.values)
+
+    def gaps(self) -> list[list[float]]:
+        """Returns ours minus the paper's for each seed, positive where ours is better. The first
+        list is of the parameters that validation chose; a second is of the last step."""
+        factor = 1.0 if self.unit == "points" else -100 / self.paper
+        both = (self.values, self.last) if len(self.last) == self.seeds else (self.values,)
+        return [[factor * (value - self.paper) for value in values] for values in both]
+
+
+def judge_numbers(numbers: Sequence[Number]) -> list[Number]:
+    """Returns the numbers of a page with their words, by an equivalence test at both steps.
+
+    With our mean m over n seeds, deviation s and the paper's number P, in units of the tolerance:
+
+        reproduced   m - t_{0.95, n - 1} s / sqrt(n) > P - 1   (one-sided, at 5 %)
+        ruled out    corrected p of (m - P) / (s sqrt(1/n + 1)) < 0.05, and m < P
+
+    Ruling out takes the paper's number as a single run with our spread of seeds; its p-values are
+    corrected over the page (Holm).
+    """
+    tested = {
+        place: number.gaps()
+        for place, number in enumerate(numbers)
+        if number.is_method and number.seeds >= SEEDS
+    }
+    steps = [
+        {place: gaps[step] for place, gaps in tested.items() if len(gaps) > step} for step in (0, 1)
+    ]
+    draws = [
+        corrected({place: against(student(of), 0.0) for place, of in gaps.items()})
+        for gaps in steps
+    ]
+    judged = []
+    for place, number in enumerate(numbers):
+        if place not in tested:
+            judged.append(number)
+            continue
+        # A one-sided test at 5 % is the lower end of an interval of 90 %.
+        lows = [student(of, level=1 - 2 * LEVEL).low for of in tested[place]]
+        tests = [of[place] for of in draws if place in of]
+        word: Word = "undecided"
+        if all(low > -TOLERANCE for low in lows):
+            word = "reproduced"
+        elif all(test.p_value < LEVEL and test.difference < 0 for test in tests):
+            word = "ruled out"
+        is_exceeded = all(low > TOLERANCE for low in lows)
+        judged.append(dataclasses.replace(number, word=word, is_exceeded=is_exceeded))
+    return judged
 
 
 def number_of(
@@ -366,16 +410,7 @@ def number_of(
     remark: str = "",
 ) -> list[Number]:
     """Returns a list with a `Number`; it is empty without a run on the paper's data that learned.
-
-    Args:
-      system: the name of the system.
-      label: the data set.
-      paper: the paper's number.
-      records: the records of the seeds.
-      value: returns our number from a record, or None if it is not recorded.
-      is_method: see `Number`.
-      unit: see `Number`.
-      remark: see `Number`.
+    `value` returns our number from a record, or None; the other arguments are fields of `Number`.
     """
     # A run that collapsed would shift the mean although it shows nothing about the system.
     living = alive(records)
@@ -383,6 +418,13 @@ def number_of(
     if not values or other_data(living):
         return []
     mean = math.fsum(values) / len(values)
+    # The numbers at the last step have the same metric, in the other part of a record.
+    last = [
+        number
+        for record in living
+        if "test_last" in record
+        and (number := value({**record, "test": record["test_last"]})) is not None
+    ]
     return [
         Number(
             system=system,
@@ -391,19 +433,9 @@ def number_of(
             ours=mean,
             text=format_average(records, value, 2),
             is_method=is_method,
-            interval=_interval_over_seeds(values),
-            seeds=len(values),
+            values=tuple(values),
+            last=tuple(last),
             unit=unit,
             remark=remark,
         )
     ]
-
-
-def _interval_over_seeds(values: Sequence[float]) -> tuple[float, float] | None:
-    """Returns the 95 % interval of a mean by Student's t; None with a single value."""
-    if len(values) < 2:
-        return None
-    # The runs are few, so that quantiles of the normal distribution would be too narrow.
-    mean, deviation = math.fsum(values) / len(values), statistics.stdev(values)
-    half = float(stats.t.ppf(0.975, len(values) - 1)) * deviation / math.sqrt(len(values))
-    return mean - half, mean + half

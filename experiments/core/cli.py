@@ -2,6 +2,7 @@
 
 import contextlib
 import difflib
+import importlib
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -35,15 +36,8 @@ TABLE_OPTIONS = {
 def refusals(
     options: Mapping[str, str] = RUN_OPTIONS,
 ) -> contextlib.AbstractContextManager[None]:
-    """Turns the exceptions of a command's work into a printed message and exit status 2.
-
-    Args:
-      options: phrases in messages of the library, with the option that replaces each of them; see
-        `RUN_OPTIONS`.
-
-    Returns:
-      A context manager for the work.
-    """
+    """Turns the exceptions of a command's work into a printed message and exit status 2. `options`
+    has phrases in messages of the library, and the option that replaces each of them."""
     return _cli.refusals(options)
 
 
@@ -59,15 +53,7 @@ def preset_named(name: str, presets: Mapping[str, C]) -> C:
 
 
 def option_value(args: list[str], option: str) -> str | None:
-    """Returns the last value that a command line gives to an option, before the line is parsed.
-
-    Args:
-      args: the command line.
-      option: the name of the option, such as "--preset".
-
-    Returns:
-      The value, or None if the option is absent.
-    """
+    """Returns the last value that a command line gives to an option, before the line is parsed."""
     value = None
     for i, arg in enumerate(args):
         name, equals, joined = arg.partition("=")
@@ -81,13 +67,8 @@ def option_value(args: list[str], option: str) -> str | None:
 
 
 def check_folder(path: Path | str, option: str, *, exists: bool = False) -> None:
-    """Exits with an error if a path is not a folder and cannot become a folder.
-
-    Args:
-      path: the path.
-      option: the option that has the path, for the message.
-      exists: True if the folder must exist already.
-    """
+    """Exits with an error if a path is not a folder and cannot become a folder. With `exists` the
+    folder must exist already."""
     path = Path(path).expanduser()
     if exists and not path.exists():
         fail(f"{option} {path}: there is no such folder")
@@ -106,23 +87,9 @@ def parse(
     default: str,
     presets_for: Callable[[list[str], Mapping[str, C]], Mapping[str, C]] | None = None,
 ) -> C:
-    """Reads the options of a run; an option that is absent has its value in the preset.
-
-    The keyword arguments are the fields of `config.Start`, because a help must not load a whole
-    paper.
-
-    Args:
-      args: the command line; None reads `sys.argv`.
-      name: the name of the paper's package.
-      about: the description in the help.
-      presets: configurations by name.
-      default: the name of the preset without --preset.
-      presets_for: a function of (command line, presets) that returns the presets as other options
-        change them.
-
-    Returns:
-      The configuration, of the class of the presets.
-    """
+    """Reads the options of a run; an option that is absent has its value in the preset. The keyword
+    arguments are the fields of `config.Start`, because a help must not load a whole paper. Returns
+    the configuration, of the class of the presets."""
     args = sys.argv[1:] if args is None else args
     prog = f"python -m experiments.{name}"
     # Some options change the presets, so they are read before the command line is parsed.
@@ -139,13 +106,19 @@ def parse(
     return config
 
 
-def check_counts(options: object, *names: str) -> None:
-    """Exits with an error if an option is below 1.
+def run(name: str, args: list[str] | None = None) -> int:
+    """Runs `python -m experiments.NAME`: a single run of the paper; returns the exit status."""
+    start = importlib.import_module(f"experiments.{name}.config").START
+    config = parse(args, **vars(start))
+    # These imports are slow, so a help or a refused option must not wait for them.
+    command = importlib.import_module("experiments.core.command")
+    paper = importlib.import_module(f"experiments.{name}.paper").PAPER
+    status: int = command.run_config(paper, config)
+    return status
 
-    Args:
-      options: the options.
-      *names: the fields to check; a field that is absent or None is not checked.
-    """
+
+def check_counts(options: object, *names: str) -> None:
+    """Exits with an error if an option is below 1; an absent field or None is not checked."""
     for name in names:
         value = getattr(options, name, None)
         if value is not None and value < 1:
@@ -153,10 +126,8 @@ def check_counts(options: object, *names: str) -> None:
 
 
 def _not_a_command(word: str, prog: str) -> str:
-    """Returns the message for a first word that is no option, with a suggestion if one is near.
-
-    prog is the command, such as "python -m experiments.ssan".
-    """
+    """Returns the message for a first word that is no option, with the nearest option.
+    prog is the command, such as "python -m experiments.ssan"."""
     paper = PAPERS.get(prog.rpartition(".")[-1])
     words = {command.split()[0].strip("."): command for command in paper.commands} if paper else {}
     words.pop("--preset", None)
@@ -166,16 +137,7 @@ def _not_a_command(word: str, prog: str) -> str:
 
 
 def parse_many(kind: type[C], args: list[str] | None, prog: str) -> C:
-    """Reads the options of a command that makes many runs; exits if a value fits no run.
-
-    Args:
-      kind: the dataclass of the options.
-      args: the command line; None reads `sys.argv`.
-      prog: the name of the command in its help.
-
-    Returns:
-      The options, an instance of `kind`.
-    """
+    """Reads the options of a command that makes many runs; exits if a value fits no run."""
     args = sys.argv[1:] if args is None else args
     options: Any = parse_options(kind, args, prog)
     _cli.check_devices(getattr(options, "cpu_devices", None))

@@ -30,7 +30,8 @@ class Clock:
         """The seconds of the run until now."""
         return time.perf_counter() - self._began
 
-    def on_event(self, name: str, step: int) -> None:
-        """Writes the seconds to the work folder if an event of `fit` is a checkpoint."""
-        if name == "saved":
+    def hook(self, event: str, *args: object) -> None:
+        """Writes the seconds to the work folder if an event of `fit` is a saved checkpoint. `event`
+        is its name, and `args` are the other arguments of the hook of `fit`."""
+        if event == "saved":
             write_json(self._file, {"seconds": round(self.seconds, 3)})

@@ -21,12 +21,7 @@ Numbers = Mapping[str, Any] | Callable[[TableRow], Any]
 
 
 def figure_links(store: Store, titles: Mapping[str, str]) -> str:
-    """Returns a line of Markdown per figure: its title, and a link if the figure was drawn.
-
-    Args:
-      store: the records; figures are in its folder.
-      titles: the titles of figures by file name without suffix.
-    """
+    """Returns a line of Markdown per figure: its title, and a link if the figure was drawn."""
     lines = []
     for stem, title in titles.items():
         # The file is looked up and not a record, because figures are drawn separately and a link to
@@ -64,14 +59,8 @@ def paper_number(
     *,
     where: Callable[[TableRow], bool] = everywhere,
 ) -> Column:
-    """Returns a column with a number of the paper, or a dash.
-
-    Args:
-      heading: the heading of the column.
-      numbers: by data set, by variant and data set, or a function of a row.
-      spec: the format of the number.
-      where: returns True for rows that have a number.
-    """
+    """Returns a column with a number of the paper, or a dash. `numbers` are by data set, by variant
+    and data set, or a function of a row; `where` is True for rows that have a number."""
 
     def text(row: TableRow) -> str:
         number = None
@@ -112,15 +101,9 @@ def metric(
     times: float = 1,
     where: Callable[[TableRow], bool] = everywhere,
 ) -> Column:
-    """Returns a column with mean, deviation and number of runs of a value of the records.
-
-    Args:
-      heading: the heading of the column.
-      figure: the dotted path of the value in a record, or a function of a record.
-      digits: digits after the decimal point.
-      times: a factor of the value.
-      where: returns True for rows that have the value; the other rows have a dash.
-    """
+    """Returns a column with mean, deviation and number of runs of a value of the records. `figure`
+    is the dotted path of the value in a record, or a function of a record, and is multiplied by
+    `times`. Rows where `where` is False have a dash."""
     value = _scaling_reader(figure, times)
     return Column(
         heading, lambda row: format_average(row.records, value, digits) if where(row) else "-"
@@ -128,29 +111,15 @@ def metric(
 
 
 def percent(heading: str, figure: str | Callable[[Record], float | None]) -> Column:
-    """Returns a `metric` column in percent, with two digits.
-
-    Args:
-      heading: the heading of the column.
-      figure: the dotted path of the value in a record, or a function of a record.
-    """
+    """Returns a `metric` column in percent, with two digits."""
     return metric(heading, figure, 2, times=100)
 
 
 def at_last_step(
     records: Records, name: str = "accuracy", digits: int = 2, *, times: float = 100
 ) -> str:
-    """Formats a test metric of the parameters of the last step.
-
-    Args:
-      records: the records of the seeds.
-      name: the metric.
-      digits: digits after the decimal point.
-      times: a factor of the metric.
-
-    Returns:
-      Mean, deviation and number of runs; a dash if no record has the metric.
-    """
+    """Formats a test metric of the parameters of the last step. The text is a dash if no record has
+    the metric."""
     text = format_average(records, _scaling_reader(f"test_last.{name}", times), digits)
     # Older records have no metrics of the last step. Their runs were made, so that "not run" would
     # be wrong.
@@ -158,13 +127,7 @@ def at_last_step(
 
 
 def with_last(heading: str, digits: int = 4, *, times: float = 1) -> tuple[Column, Column]:
-    """Returns two columns of test accuracy: of the chosen and of the last parameters.
-
-    Args:
-      heading: the heading of the first column.
-      digits: digits after the decimal point.
-      times: a factor of the accuracy; 100 shows percent.
-    """
+    """Returns two columns of test accuracy: of the chosen and of the last parameters."""
     best = metric(heading, "test.accuracy", digits, times=times)
 
     def last(row: TableRow) -> str:
@@ -192,15 +155,9 @@ def paired_tests(
     digits: int = 3,
     missing: str = "-",
 ) -> tuple[Column, ...]:
-    """Returns columns of paired tests: difference, 95 % interval, p, McNemar p per seed.
-
-    Args:
-      headings: the headings of at most four columns; a column with an empty heading is left out.
-      points: True shows the difference in percentage points.
-      seeds: True shows the number of seeds.
-      digits: digits of p.
-      missing: the text of the first column if there is no comparison.
-    """
+    """Returns columns of paired tests: difference, 95 % interval, p, McNemar p per seed. There are
+    at most four headings; a column with an empty heading is left out. `points` shows percentage
+    points, and `missing` stands in the first column if there is no comparison."""
 
     def text(place: int) -> Callable[[TableRow], str]:
         def cell(row: TableRow) -> str:
@@ -220,13 +177,7 @@ def parameters(
     key: str = "parameters",
     of: Literal["ours", "both"] = "ours",
 ) -> Column:
-    """Returns a column with the number of trained parameters.
-
-    Args:
-      heading: the heading of the column.
-      key: the entry of the record.
-      of: the origin of the cells, see `Column`.
-    """
+    """Returns a column with the number of trained parameters."""
 
     def text(row: TableRow) -> str:
         # Records of several data sets or vocabularies may have different numbers; equal ones are
@@ -238,13 +189,7 @@ def parameters(
 
 
 def each_value(heading: str, path: str, spec: str = "") -> Column:
-    """Returns a column with a value of each record.
-
-    Args:
-      heading: the heading of the column.
-      path: the dotted path of the value.
-      spec: the format of the value.
-    """
+    """Returns a column with a value of each record."""
 
     def text(row: TableRow) -> str:
         values = [value_at(record, path) for record in row.records]
@@ -254,13 +199,7 @@ def each_value(heading: str, path: str, spec: str = "") -> Column:
 
 
 def first(heading: str, path: str | Callable[[Record], Any], spec: str = "") -> Column:
-    """Returns a column with a value of the first record, for values that all runs of a cell share.
-
-    Args:
-      heading: the heading of the column.
-      path: the dotted path of the value, or a function of a record.
-      spec: the format of the value.
-    """
+    """Returns a column with a value of the first record, which all runs of a cell share."""
     value_of = _reader(path)
 
     def text(row: TableRow) -> str:
@@ -335,11 +274,8 @@ PROGRESS = (
 def sentences(
     systems: Callable[[TableRow], tuple[str, str] | None],
 ) -> Callable[[Store, Sequence[TableRow]], list[str]]:
-    """Returns a function for `Table.below` with a sentence for each comparison.
-
-    Args:
-      systems: returns the names of the two systems that a row compares, or None.
-    """
+    """Returns a function for `Table.below` with a sentence for each comparison. `systems` returns
+    the names of the two systems that a row compares, or None."""
 
     def below(store: Store, rows: Sequence[TableRow]) -> list[str]:
         """Returns the sentences of a table."""
@@ -358,14 +294,8 @@ def beside_quoted(
     figure: Callable[[Record], float],
 ) -> str:
     """Returns a table of a number with its source: quoted systems, the paper's system, and ours.
-
-    Args:
-      heading: the heading of the number.
-      quoted: the numbers that the paper quotes, by system.
-      paper_row: the name and the number of the paper's system.
-      ours: the records of our runs, by title.
-      figure: returns the number of a record.
-    """
+    `paper_row` is the name and the number of the paper's system, and `ours` has our records by
+    title."""
     source = "quoted in the paper, not trained here"
     rows = [[name, number, source] for name, number in quoted.items()]
     rows.append([*paper_row, "the paper's own"])
@@ -412,13 +342,8 @@ def _count_lacking(store: Store, rows: Sequence[TableRow]) -> Iterator[str]:
 
 
 def runs(names: Iterable[str], *settings: Column, heading: str = "variant") -> Table:
-    """Returns the section of a page that describes each cell with a record.
-
-    Args:
-      names: data sets in the order of tables.
-      *settings: columns between the seeds and the hardware.
-      heading: the heading of the names of records.
-    """
+    """Returns the section of a page that describes each cell with a record. `settings` are columns
+    between the seeds and the hardware."""
     return Table(
         title="Runs",
         note="Records in runs/; seconds are wall time per run.",
@@ -440,13 +365,7 @@ def runs(names: Iterable[str], *settings: Column, heading: str = "variant") -> T
 
 
 def screen(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Screen:
-    """Returns a table for the terminal.
-
-    Args:
-      title: the title above the table.
-      headings: the headings of the columns.
-      rows: the cells; all columns but the first are aligned like numbers.
-    """
+    """Returns a table for the terminal. All columns but the first are aligned like numbers."""
     table = Screen(title=title, title_justify="left")
     for place, heading in enumerate(headings):
         table.add_column(heading, justify="right" if place else "left")
@@ -457,13 +376,7 @@ def screen(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -
 
 def print_metrics(console: Console, record: Record, title: str, names: tuple[str, ...]) -> None:
     """Prints the metrics of the best parameters in validation and test, and of the last parameters.
-
-    Args:
-      console: the terminal.
-      record: the record of the run.
-      title: the title; differences from the official data are added.
-      names: the metrics; a metric that a split does not have is a dash.
-    """
+    A metric that a split does not have is a dash."""
     if record.get("substitute"):
         title += f"\n{record['substitute']}"
     parts = [
@@ -482,13 +395,7 @@ def cell(metrics: Json, name: str) -> str:
 
 
 def print_parameters(console: Console, record: Record, ending: str = "") -> None:
-    """Prints the numbers of parameters with and without word vectors.
-
-    Args:
-      console: the terminal.
-      record: the record of the run.
-      ending: text at the end of the line.
-    """
+    """Prints the numbers of parameters with and without word vectors."""
     console.print(
         f"{record['parameters']:,} parameters, {record['parameters_without_embeddings']:,} "
         f"without word vectors{ending}"

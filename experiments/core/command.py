@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from experiments.core import cli
-from experiments.core.curves import hardware, software, stop_message
+from experiments.core.curves import hardware, say_differences, software, stop_message
 from experiments.core.experiment import Place, Run, lanes_that_fit, run_lanes
 from experiments.core.experiment import run as run_one
 from experiments.core.kinds import Config, Record, Records
@@ -23,11 +23,11 @@ from experiments.core.records import (
     saved_record,
 )
 from gatedjax._utils.cpu import prepare_cpu
+from gatedjax._utils.run_files import write_json
 from gatedjax._utils.terminal import new_console, say
 from gatedjax.training import NonFiniteError
-from gatedjax.training._run_files import remove_run
 from gatedjax.training.distributed import initialize, is_main
-from gatedjax.training.log import write_json
+from gatedjax.training.workdir import remove_run
 
 Missing = list[tuple[int, Config]]
 """Seeds and configurations with work folders."""
@@ -39,18 +39,10 @@ def _other(job: Job, record: Record, config: Config) -> list[Difference]:
 
 
 def check_cells(job: Job, cells: Iterable[Cell]) -> None:
-    """Refuses runs that would join records of another kind, before a run is trained or written.
-
-    A record of other settings is only replaced on request, and the records of a cell must have the
-    same configuration and the same data when all runs are done.
-
-    Args:
-      job: the command for tables.
-      cells: the cells that it needs.
-
-    Raises:
-      ValueError: naming the setting, its value in the record and the value in the options.
-    """
+    """Refuses runs that would join records of another kind, before a run is trained or written. A
+    record of other settings is only replaced on request, and the records of a cell must have the
+    same configuration and the same data when all runs are done. Raises ValueError naming the
+    setting, its value in the record and the value in the options."""
     for cell in cells:
         staying = check_settings(job, cell)
         seeds = {record["seed"] for record in staying}
@@ -65,15 +57,8 @@ def check_cells(job: Job, cells: Iterable[Cell]) -> None:
 
 
 def check_settings(job: Job, cell: Cell) -> Records:
-    """Returns the records of a cell that are not replaced; reads no data.
-
-    Args:
-      job: the command for tables.
-      cell: the cell.
-
-    Raises:
-      ValueError: if such a record has other settings than the run, as in `check_cells`.
-    """
+    """Returns the records of a cell that are not replaced; reads no data. Raises ValueError if such
+    a record has other settings than the run, as in `check_cells`."""
     staying: Records = []
     for record in job.store.read(cell.data, cell.variant):
         seed = record["seed"]
@@ -113,19 +98,10 @@ def _refuse(cell: Cell, record: Record, conflicts: list[Difference], is_asked: b
 
 
 def missing_runs(job: Job, cell: Cell) -> Missing:
-    """Returns the runs of a cell that have no record yet.
-
-    If the same run has a record in its finished work folder or under the name of another table,
-    that record is copied to the cell. With --rerun all runs are missing, and their work folders are
-    removed.
-
-    Args:
-      job: the command for tables.
-      cell: the cell.
-
-    Returns:
-      Seeds and configurations with work folders.
-    """
+    """Returns the runs of a cell that have no record yet. If the same run has a record in its
+    finished work folder or under the name of another table, that record is copied to the cell. With
+    --rerun all runs are missing, and their work folders are removed. The runs are seeds and
+    configurations with work folders."""
     missing = []
     for seed, config in cell.configs.items():
         path = job.store.path(cell.data, cell.variant, seed)
@@ -145,12 +121,8 @@ def missing_runs(job: Job, cell: Cell) -> Missing:
 
 
 def remove_workdir(workdir: Path) -> None:
-    """Removes the work folder of a run that is to be repeated.
-
-    Raises:
-      OSError: if the folder has files that no run wrote; these files remain.
-      WorkdirBusy: if a run is writing into it.
-    """
+    """Removes the work folder of a run that is to be repeated. Raises OSError if the folder has
+    files that no run wrote; these files remain. Raises WorkdirBusy if a run is writing into it."""
     if foreign := remove_run(workdir):
         raise FileExistsError(
             f"{workdir} must have only files of runs, got {', '.join(foreign[:5])}, which no run "
@@ -159,25 +131,16 @@ def remove_workdir(workdir: Path) -> None:
 
 
 def record_elsewhere(job: Job, cell: Cell, seed: int, workdir: Path) -> Record | None:
-    """Returns the record of the same run in its work folder or another table, or None.
-
-    Args:
-      job: the command for tables.
-      cell: the cell of the run.
-      seed: the seed of the run.
-      workdir: the work folder of the run.
-    """
+    """Returns the record of the same run in its work folder or another table, or None."""
     elsewhere = _elsewhere(job, cell, seed, workdir / "results.json")
     config = cell.configs[seed]
     return next((record for record in elsewhere if not _other(job, record, config)), None)
 
 
 def _elsewhere(job: Job, cell: Cell, seed: int, finished: Path) -> Iterator[Record]:
-    """Yields records that may belong to the run of a seed of a cell.
-
-    They are the record in its work folder and, for a paper with `twins`, the records of other
-    variants on the same data with the same seed. `finished` is the path of results.json in the work
-    folder, which may not exist.
+    """Yields records that may belong to the run of a seed of a cell. They are the record in its
+    work folder and, for a paper with `twins`, the records of other variants on the same data with
+    the same seed. `finished` is the path of results.json in the work folder, which may not exist.
     """
     if finished.exists():
         yield job.store.load(finished, cell.data)
@@ -188,13 +151,8 @@ def _elsewhere(job: Job, cell: Cell, seed: int, finished: Path) -> Iterator[Reco
 
 
 def run_of(paper: Paper, config: Config, *, test: bool = True) -> Run:
-    """Makes the run of a configuration, or reads it from its finished work folder.
-
-    Args:
-      paper: the paper.
-      config: the configuration.
-      test: False leaves out the test.
-    """
+    """Makes the run of a configuration, or reads it from its finished work folder. `test=False`
+    leaves out the test."""
     place = Place(paper.workdir_of(config), paper.recorded(config))
     return run_one(paper.experiment, config, place, test=test)
 
@@ -218,19 +176,18 @@ def _keep(job: Job, cell: Cell, records: Records) -> None:
 
 def run_cells(job: Job, cells: Iterable[Cell]) -> None:
     """Makes the missing runs of the cells and writes their records; exits if a signal stops a run.
-
-    Args:
-      job: the command for tables.
-      cells: the cells.
-
-    Raises:
-      ValueError: as `check_cells`, before the first run.
-    """
+    Raises ValueError as `check_cells`, before the first run."""
     cells = list(cells)
     check_cells(job, cells)
     for cell in cells:
         # Existing records are found first, because they need no lane.
-        for seed, config in _run_together(job, cell, missing_runs(job, cell)):
+        missing = missing_runs(job, cell)
+        seeds = [seed for seed, _ in missing]
+        records = job.store.read(cell.data, cell.variant) if missing else []
+        # A run that is repeated is compared with its record, else with that of another seed.
+        for record in sorted(records, key=lambda record: record["seed"] not in seeds)[:1]:
+            say_differences(record)
+        for seed, config in _run_together(job, cell, missing):
             say(f"{cell.data}, {cell.variant}, seed {seed}: {config.workdir}")
             try:
                 record = run_of(job.paper, config).record
@@ -291,8 +248,8 @@ def parse(paper: Paper, args: list[str] | None) -> Config:
 
 
 def runs_of(paper: Paper, config: Config) -> list[Run]:
-    """Makes the run of a configuration, or the runs of its seeds and its sweep in one program."""
-    config = paper.resolve(config)
+    """Makes the run of a resolved configuration, or the runs of its seeds and its sweep in one
+    program."""
     if config.train.seeds > 1 or config.train.sweep:
         if not config.allows_lanes:
             raise ValueError(
@@ -318,6 +275,11 @@ def run_config(paper: Paper, config: Config) -> int:
     with cli.refusals():
         if hasattr(config, "distributed"):
             initialize(config.distributed)
+        config = paper.resolve(config)
+        settings = paper.recorded(config)
+        for record in paper.store().any_of(config.preset):
+            if not differences(record["config"], settings):
+                say_differences(record)
         runs = runs_of(paper, config)
     records = [run.record for run in runs]
     stopped = next((record for record in records if record["stopped"] == "signal"), None)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import statistics
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
@@ -13,8 +14,6 @@ from experiments.core.records import COLLAPSED, has_collapsed
 from experiments.core.text import correctness
 from gatedjax import analysis
 
-LEVEL = 0.05
-"""A difference with a corrected p-value below this level counts as a difference."""
 SEEDS = 3
 """The least number of seeds of both systems for a verdict."""
 TEST = (
@@ -24,6 +23,8 @@ TEST = (
 )
 """The description of the test, for pages of results."""
 K = TypeVar("K", bound=Hashable)
+FAR = 0.03
+"""The least distance, in shares of accuracy or in nats, at which a seed may lie far off."""
 Groups = Callable[[Record], np.ndarray | None]
 """A function that returns the group of each test example of a record, or None if the examples are
 independent."""
@@ -49,6 +50,7 @@ class Comparison:
       language: True for language models.
       alike: True if both were trained with the same settings, apart from the network.
       lost: the number of compared runs that collapsed.
+      far_off: True if a seed lies far from the other seeds of its system, see `lies_far_off`.
     """
 
     seeds: tuple[int, ...]
@@ -59,6 +61,7 @@ class Comparison:
     language: bool
     alike: bool
     lost: int = 0
+    far_off: bool = False
 
     @property
     def difference(self) -> float:
@@ -73,13 +76,8 @@ class Comparison:
         return these_runs(len(self.seeds)) if len(self.seeds) < SEEDS else None
 
     def cells(self, *, points: bool = True, seeds: bool = True, digits: int = 3) -> list[str]:
-        """Returns table cells: difference, 95 % interval, p, McNemar p of each seed.
-
-        Args:
-          points: True shows accuracy in percentage points.
-          seeds: True shows the number of seeds.
-          digits: digits of p.
-        """
+        """Returns table cells: difference, 95 % interval, p, McNemar p of each seed. `digits` are
+        those of p; `points` shows accuracy in percentage points."""
         if self.lost:
             return ["-", "-", COLLAPSED, "-"]
         times, after = 100 if points else 1, 2 if points else 4
@@ -108,12 +106,7 @@ def compare_all(
     pairs: Mapping[K, tuple[Sequence[Record], Sequence[Record]]],
     groups: Groups = lambda record: None,
 ) -> dict[K, Comparison | None]:
-    """Makes all comparisons of a table, see `compare`.
-
-    Args:
-      pairs: the records of the two systems, by any key.
-      groups: see `Groups`.
-    """
+    """Makes all comparisons of a table, see `compare`."""
     return {key: compare(list(a), list(b), groups) for key, (a, b) in pairs.items()}
 
 
@@ -140,19 +133,11 @@ def compare(
     nats per token.
 
     The records have the correctness of each example only for the parameters that validation chose.
-    At the last step the scores of the seeds are those of the last step, and the variance over
+    At the last step the seeds have the scores of the last step, and the variance over
     examples is that of the chosen parameters.
 
-    Args:
-      first: records of the first system.
-      second: records of the second system.
-      groups: see `Groups`.
-
-    Returns:
-      The comparison; None if the systems have no seed in common.
-
-    Raises:
-      ValueError: if the records have different test sets.
+    Returns None if the systems have no seed in common. Raises ValueError if the records have
+    different test sets.
     """
     a, b = ({record["seed"]: record for record in records} for records in (first, second))
     # Only common seeds count, so that no run of one system stands against nothing of the other.
@@ -192,16 +177,27 @@ def compare(
         language=language,
         alike=settings[0] == settings[1],
         lost=sum(map(has_collapsed, (*ours, *theirs))),
+        far_off=any(map(lies_far_off, (*means, *last))),
     )
 
 
-def check_same_test(ours: Records, theirs: Records) -> None:
-    """Refuses to compare records with different test sets.
+def lies_far_off(scores: Sequence[float]) -> bool:
+    """Returns True if a seed of a system lies far from all other seeds, as after a failed run. Its
+    distance from the median of the other seeds is above `FAR` and twice their range. Few seeds
+    cannot show how often a training fails, so such a row is marked."""
+    if len(scores) < SEEDS:
+        return False
+    for place, score in enumerate(scores):
+        neighbours = [*scores[:place], *scores[place + 1 :]]
+        distance = abs(score - statistics.median(neighbours))
+        if distance > max(FAR, 2 * (max(neighbours) - min(neighbours))):
+            return True
+    return False
 
-    Raises:
-      ValueError: if their number of test examples, the origin of their data or their test examples
-        differ.
-    """
+
+def check_same_test(ours: Records, theirs: Records) -> None:
+    """Refuses to compare records with different test sets. Raises ValueError if their number of
+    test examples, the origin of their data or their test examples differ."""
     both = (*ours, *theirs)
     names = [record.get("cell") or record.get("system") for record in (ours[0], theirs[0])]
     of = f"records of {ours[0].get('data')}, {names[0]} and {names[1]}"
@@ -250,13 +246,8 @@ def last_accuracy(record: Record) -> float | None:
 def _test(
     scores: Sequence[np.ndarray], means: Sequence[Sequence[float]], groups: np.ndarray | None
 ) -> analysis.TwoWay | None:
-    """Returns the test of two systems; None with a single seed.
-
-    Args:
-      scores: for each of the two systems an array [seeds, examples].
-      means: for each of the two systems the score of each seed.
-      groups: the group of each example; None if the examples are independent.
-    """
+    """Returns the test of two systems; None with a single seed. `scores` are arrays [seeds,
+    examples], and `means` the score of each seed."""
     # Each of the two variances, over seeds and over examples, needs two values.
     if len(scores[0]) < 2 or scores[0].shape[1] < 2:
         return None
@@ -275,14 +266,7 @@ def p_text(p: float) -> str:
 
 
 def sentence(data: str, first: str, second: str, comparison: Comparison | None) -> str:
-    """Returns a sentence with the result of a comparison, without a verdict.
-
-    Args:
-      data: the data set.
-      first: the name of the first system.
-      second: the name of the second system.
-      comparison: the comparison; None if a system was not run.
-    """
+    """Returns a sentence with the result of a comparison, without a verdict."""
     if comparison is None:
         return f"{data}, {first} against {second}: not run."
     if comparison.lost:

@@ -75,15 +75,8 @@ class RunConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Start:
-    """The part of a paper that the command of a run reads before it loads the rest.
-
-    Attributes:
-      name: the name of the paper's package and folders.
-      about: the description in the help.
-      presets: configurations by name.
-      default: the name of the preset without --preset.
-      presets_for: a function of (command line, presets) that returns the presets as other options
-        change them.
+    """The part of a paper that the command of a run reads before it loads the rest. `presets_for`
+    is a function of (command line, presets) that returns the presets as other options change them.
     """
 
     name: str
@@ -99,12 +92,7 @@ validation examples the best of twenty accuracies is mostly noise."""
 
 
 def evaluate_every(num_steps: int, every: int) -> Changes:
-    """Returns changes for the number of steps and of evaluations.
-
-    Args:
-      num_steps: the number of training steps.
-      every: steps between two evaluations, each of which has a checkpoint.
-    """
+    """Returns changes for the number of steps and of evaluations."""
     return {
         "train.num_steps": num_steps,
         "train.eval_every": every,
@@ -115,16 +103,8 @@ def evaluate_every(num_steps: int, every: int) -> Changes:
 
 
 def with_changes(config: C, changes: Changes) -> C:
-    """Returns a copy of a configuration with other values.
-
-    All new values of a dataclass are set together, so that its checks see them together.
-
-    Args:
-      config: a dataclass; its fields may be dataclasses.
-      changes: new values by dotted path.
-
-    Raises:
-      ValueError: if a path leads to no field.
+    """Returns a copy of a configuration with other values. All new values of a dataclass are set
+    together, so that its checks see them together. Raises ValueError if a path leads to no field.
     """
 
     def unknown(kind: type, path: str, name: str) -> ValueError:
@@ -134,37 +114,21 @@ def with_changes(config: C, changes: Changes) -> C:
 
 
 def swept_changes(swept: Mapping[str, Sequence[str]], values: Mapping[str, float]) -> Changes:
-    """Returns the changes for the values of a trial of a search.
-
-    Args:
-      swept: for each value that varies the option with the values to try, and the fields of the
-        configuration.
-      values: values by the names in `swept`.
-    """
+    """Returns the changes for the values of a trial of a search. `swept` has for each value that
+    varies the option with the values to try, and the fields of the configuration."""
     return {path: value for name, value in values.items() for path in swept[name][1:]}
 
 
 def at_least_1(options: object, *names: str) -> None:
-    """Refuses options that are below 1.
-
-    Raises:
-      ValueError: naming the first such option.
-    """
+    """Refuses options that are below 1; raises ValueError naming the first such option."""
     for name in names:
         if getattr(options, name) < 1:
             raise ValueError(f"{name} must be at least 1, got {getattr(options, name)}")
 
 
 def value_at(record: Any, path: str) -> Any:
-    """Returns the value of a record at a dotted path.
-
-    Args:
-      record: a nested structure of dicts and lists.
-      path: keys and positions, such as "test.accuracy" or "f1.0".
-
-    Returns:
-      The value; None if the path leads to no value.
-    """
+    """Returns the value of a record at a dotted path. The path has keys and positions, such as
+    "test.accuracy" or "f1.0". The value is None if the path leads to none."""
     for name in path.split("."):
         if isinstance(record, Mapping):
             record = record.get(name)

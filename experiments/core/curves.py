@@ -5,6 +5,7 @@ import math
 import os
 import platform
 import statistics
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,15 +17,17 @@ from experiments.core.origins import origin_of
 from experiments.core.records import read_json
 from gatedjax import analysis
 from gatedjax._utils.cpu import usable_cores
+from gatedjax._utils.run_files import processor, source, versions
+from gatedjax._utils.terminal import say
 from gatedjax.training import FitResult, eval_params, evaluate
-from gatedjax.training.log import processor, source, versions
+from gatedjax.training.distributed import is_main
 from gatedjax.training.parallel import Parallel
 
 CURVE = ("loss", "accuracy")
 """The values of a curve point after the step."""
 TRAIN_POINTS = 100
 """The largest number of points in the training curve of a record."""
-FIRST_STEPS = 50
+FIRST_STEPS = 200
 """Up to this step a record has the training losses as they were logged, with all digits."""
 MAX_POINTS = 40
 """The largest number of points of a drawn line, because the markers of more points overlap."""
@@ -34,17 +37,10 @@ Point = tuple[float, float, float | None]
 
 
 def points(records: Records, key: str, column: int) -> list[Point]:
-    """Returns the mean curve of the seeds.
-
-    Args:
-      records: the records of the seeds. A step that some of them did not reach, because they
-        stopped early, is averaged over the seeds that reached it.
-      key: "curve" or "train_curve": lists of [step, values...].
-      column: the position of the value in a point.
-
-    Returns:
-      (step, mean, standard deviation) of at most `MAX_POINTS` points; neighbours are averaged.
-    """
+    """Returns the mean curve of the seeds. Each is (step, mean, standard deviation), of at most
+    `MAX_POINTS` points; neighbours are averaged. A step that some seeds did not reach is averaged
+    over the others. `key` is "curve" or "train_curve", and `column` the position of the value in a
+    point."""
     values: dict[float, list[float]] = {}
     for record in records:
         for point in record.get(key) or ():
@@ -68,12 +64,7 @@ def panels(
     runs: Mapping[str, Records], key: str, columns: Mapping[str, int]
 ) -> dict[str, dict[str, list[Point]]]:
     """Returns mean curves for `analysis.plot_lines`: a panel per value, with a line per system.
-
-    Args:
-      runs: the records of each system.
-      key: "curve" or "train_curve".
-      columns: the position of the value in a point, by the title of the panel.
-    """
+    `columns` has the position of the value in a point, by the title of the panel."""
     return {
         panel: {system: points(records, key, column) for system, records in runs.items()}
         for panel, column in columns.items()
@@ -81,14 +72,8 @@ def panels(
 
 
 def curve(metrics: Records, split: str, points: int | None = None) -> list[list[float | None]]:
-    """Returns the logged lines of a split as points [step, loss, accuracy].
-
-    Args:
-      metrics: the lines of metrics.jsonl.
-      split: "train" or "eval".
-      points: the largest number of points. If there are more lines, neighbours are averaged at the
-        step of the last line; None returns all lines.
-    """
+    """Returns the logged lines of a split as points [step, loss, accuracy]. With more lines than
+    `points`, neighbours are averaged at the step of the last line."""
     lines = [_likelihood(line) for line in metrics if line.get("split") == split]
     size = 1 if points is None else max(1, math.ceil(len(lines) / points))
     curve_points = []
@@ -108,15 +93,9 @@ def _likelihood(line: Json) -> Json:
 
 
 def first_losses(metrics: Records, last: int = FIRST_STEPS) -> list[list[float | None]]:
-    """Returns [step, loss] of the training lines up to a step, not rounded.
-
-    The loss of a line is the mean since the line before it, without penalties, as in `curve`. The
-    first line is returned in any case.
-
-    Args:
-      metrics: the lines of metrics.jsonl.
-      last: the step.
-    """
+    """Returns [step, loss] of the training lines up to a step, not rounded. The loss of a line is
+    the mean since the line before it, without penalties, as in `curve`. The first line is returned
+    in any case."""
     lines = [_likelihood(line) for line in metrics if line.get("split") == "train"]
     return [
         [line["step"], line["loss"]]
@@ -133,12 +112,7 @@ def seconds_per_step(metrics: Records) -> float | None:
 
 
 def outcome(result: FitResult, metrics: Records) -> Json:
-    """Returns the entries of a record about training.
-
-    Args:
-      result: the result of `fit`.
-      metrics: the lines of metrics.jsonl.
-    """
+    """Returns the entries of a record about training."""
     return {
         "stopped": result.stopped,
         "exit_code": result.exit_code,
@@ -156,18 +130,8 @@ def outcome(result: FitResult, metrics: Records) -> Json:
 def results_on_test(
     task: Task, result: FitResult, test: Batches, parallel: Parallel, best: Params = None
 ) -> tuple[Json, Json]:
-    """Evaluates the best and the last parameters on the test split.
-
-    Args:
-      task: the task.
-      result: the result of `fit`.
-      test: the test pass.
-      parallel: the devices.
-      best: the best parameters; None takes them from the result.
-
-    Returns:
-      ({"test": metrics, "test_last": metrics}, predictions of the best parameters).
-    """
+    """Evaluates the best and the last parameters on the test split. Returns ({"test": metrics,
+    "test_last": metrics}, predictions of the best parameters)."""
     best_params = result.best_params if best is None else best
     metrics, predictions = evaluate(task, best_params, test, parallel)
     params, last = eval_params(result.state.params, result.state.opt_state), metrics
@@ -206,15 +170,49 @@ def software() -> Json:
     return {**source(), "versions": versions()}
 
 
+def machine_differences(record: Record, *, unknown: bool = True) -> list[str]:
+    """Describes the differences between this process and the process that made a record. They are
+    the platform, the processor and the usable cores (on an accelerator the device), the number of
+    devices, and the versions of packages. `unknown=False` leaves out what the record lacks."""
+    # The first losses, which are compared, are those of the machine on which the run was started.
+    start = record.get("started_on", {})
+    machine, recorded = hardware(), record.get("hardware", {}) | start
+    versions = record.get("software", {}).get("versions") or {"jax": recorded.get("jax")}
+    versions = versions | {"jax": start["jax"]} if start else versions
+    # On an accelerator the processor of the host computes no loss.
+    kind = ("processor", "usable_cores") if machine["platform"] == "cpu" else ("device",)
+    compared = [
+        (fact, recorded.get(fact, "unknown" if unknown else machine[fact]), machine[fact])
+        for fact in ("platform", *kind, "devices")
+    ]
+    compared += [
+        (package, versions.get(package, new), new)
+        for package, new in software()["versions"].items()
+    ]
+    return [
+        f"{name.replace('_', ' ')} {old} there, {new} here"
+        for name, old, new in compared
+        if old != new and name != "gatedjax"
+    ]
+
+
+def say_differences(record: Record) -> None:
+    """Prints on stderr how this process differs from the process that made a record, if it does.
+    Facts that the record lacks are left out: they are no known difference."""
+    known = machine_differences(record, unknown=False)
+    if known and is_main():
+        say(
+            f"note: the record of seed {record['seed']} was made elsewhere ({'; '.join(known)}), "
+            "so that this run may differ from it; `taskset` binds a run to cores, see "
+            "docs/reproduce.md",
+            file=sys.stderr,
+        )
+
+
 def other_start(workdir: Path) -> Json | None:
-    """Returns the machine on which a run was started, if the run continued on another machine.
-
-    The result has the entries "device", "processor", "jax" and "commit"; it is None if device,
-    processor and JAX are those of this process.
-
-    Args:
-      workdir: the work folder of the run. Its environment.json describes the first process.
-    """
+    """Returns the machine on which a run was started, if the run continued on another machine. The
+    result has the entries "device", "processor", "jax" and "commit"; it is None if device,
+    processor and JAX are those of this process."""
     path = workdir / "environment.json"
     if not path.exists():
         return None
@@ -231,15 +229,8 @@ def other_start(workdir: Path) -> Json | None:
 
 
 def finish(record: Record, seconds: float, workdir: Path | None = None) -> None:
-    """Adds time, hardware, software and the origin of the data to a record.
-
-    The entry "started_on" is only in the record of a run that continued on another machine.
-
-    Args:
-      record: the record.
-      seconds: the wall time of the run.
-      workdir: the work folder of the run, or None for a record of several runs.
-    """
+    """Adds time, hardware, software and the origin of the data to a record. The entry "started_on"
+    is only in the record of a run that continued on another machine."""
     start = None if workdir is None else other_start(workdir)
     record |= {"seconds": round(seconds, 1), "hardware": hardware(), "software": software()}
     record |= {} if start is None else {"started_on": start}

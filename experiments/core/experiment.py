@@ -26,9 +26,9 @@ from gatedjax.training import (
     fit_lanes,
     lanes_of,
 )
-from gatedjax.training._run_files import mark_run
 from gatedjax.training.distributed import is_main
 from gatedjax.training.lanes import Lane
+from gatedjax.training.workdir import mark_run
 
 Predictions = dict[str, np.ndarray]
 """Columns of the test predictions."""
@@ -42,32 +42,16 @@ def count_parameters(params: Params) -> dict[str, int]:
 
 
 def best(result: FitResult, workdir: Path) -> tuple[Params, Json]:
-    """Chooses the parameters of the best validation result.
-
-    Args:
-      result: the result of `fit`.
-      workdir: the work folder, which is not read.
-
-    Returns:
-      The parameters, and the entries of the record that name the choice (none).
-    """
+    """Chooses the parameters of the best validation result. No entry of the record names this
+    choice."""
     return result.best_params, {}
 
 
 def last(result: FitResult, workdir: Path) -> tuple[Params, Json]:
-    """Chooses the parameters after the last step, or their moving average.
-
-    This choice is for runs that validation misjudges. The parameters come from the result of `fit`,
-    because a checkpoint has the parameters of all seeds of a program, and because only the first of
-    several processes can read it.
-
-    Args:
-      result: the result of `fit`.
-      workdir: the work folder, which is not read.
-
-    Returns:
-      The parameters, and the entries of the record that name the choice.
-    """
+    """Chooses the parameters after the last step, or their moving average. This choice is for runs
+    that validation misjudges. The parameters come from the result of `fit`, because a checkpoint
+    has the parameters of all seeds of a program, and because only the first of several processes
+    can read it."""
     return eval_params(result.state.params, result.state.opt_state), {"chosen": "last"}
 
 
@@ -131,12 +115,7 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The work folder of a run and its settings.
-
-    Attributes:
-      workdir: the folder with metrics.jsonl, checkpoints, seconds.json and results.json.
-      settings: the configuration in the record.
-    """
+    """The work folder of a run, and the configuration in its record."""
 
     workdir: Path
     settings: Json
@@ -159,16 +138,10 @@ def _of_seed(batches: Batches, seed: int) -> Batches:
 
 
 def _identity(experiment: Experiment, config: Json) -> Json:
-    """Returns the arguments `settings` and `metadata` of `fit` for a run.
-
-    A checkpoint only continues under equal settings. The training options in them are those of the
-    configuration, although the options in use may follow from the number of examples, because the
-    digests of the data also change with that number.
-
-    Args:
-      experiment: the experiment, with its vocabulary.
-      config: the configuration of the run, as in its record.
-    """
+    """Returns the arguments `settings` and `metadata` of `fit` for a run. A checkpoint only
+    continues under equal settings. The training options in them are those of the configuration,
+    although the options in use may follow from the number of examples, because the digests of the
+    data also change with that number."""
     words = {} if experiment.vocabulary is None else {"vocabulary": experiment.vocabulary}
     settings = {name: value for name, value in config.items() if name != "train"}
     return {
@@ -178,10 +151,8 @@ def _identity(experiment: Experiment, config: Json) -> Json:
 
 
 def _start_record(experiment: Experiment, settings: Json, result: FitResult) -> Record:
-    """Returns the entries of a record that are known before the test.
-
-    settings is the configuration of the run, as in its record, and result is the result of `fit`.
-    """
+    """Returns the entries of a record that are known before the test. settings is the configuration
+    of the run, as in its record, and result is the result of `fit`."""
     return {
         "substitute": experiment.substitute,
         "seed": settings["train"]["seed"],
@@ -217,17 +188,9 @@ def run(
     build: Callable[[Config], Experiment], config: Config, place: Place, *, test: bool = True
 ) -> Run:
     """Trains a configuration, and evaluates the best and the last parameters on the test split.
-
-    Args:
-      build: makes the experiment of a configuration.
-      config: the configuration.
-      place: the work folder and the settings in the record.
-      test: False leaves out the test. A search for settings must not evaluate on the test split.
-
-    Returns:
-      The run. `results.json` in the work folder has its record, without "exit_code" and "signal". A
-      run that was stopped by a signal has no test results and writes no record.
-    """
+    `results.json` in the work folder has the record, without "exit_code" and "signal". A run that
+    was stopped by a signal has no test results and writes no record. A search for settings passes
+    `test=False`, because it must not evaluate on the test split."""
     clock = Clock(place.workdir)
     software()  # cached before the run, because the working tree may change
     experiment = build(config)
@@ -242,7 +205,7 @@ def run(
         place.workdir,
         **_identity(experiment, place.settings),
         parallel=parallel,
-        on_event=clock.on_event,
+        hook=clock.hook,
     )
     # Only the first of several processes reads the log, because it may have written it to a local
     # disk; it also writes the record.
@@ -278,17 +241,10 @@ def run_lanes(
 ) -> list[Run]:
     """Trains several seeds (and a sweep) in one program; tests each lane as `run` does.
 
-    Args:
-      build: makes the experiment of a configuration.
-      config: the configuration.
-      place: the work folder and the settings of all lanes.
-      settings: returns the entry "config" of a record for the configuration of a single run.
-      seeds: the number of seeds; None takes that of the configuration.
-
-    Returns:
-      A run per lane. Its record is that of the single run, with "lanes", the number of runs in the
-      program; "seconds" is the share of the lane. `results.json` in the work folder lists the
-      records; runs that were stopped by a signal have no test results and write no records.
+    `settings` returns the entry "config" of a record for the configuration of a single run. The
+    record of a lane is that of the single run, with "lanes", the number of runs in the program;
+    "seconds" is the share of the lane. Runs that were stopped by a signal have no test results and
+    write no records.
     """
     clock = Clock(place.workdir)
     software()  # cached before the run, because the working tree may change
@@ -308,7 +264,7 @@ def run_lanes(
         training,
         place.workdir,
         **_identity(experiment, recorded),
-        on_event=clock.on_event,
+        hook=clock.hook,
     )
     parallel = gtraining.make_parallel("sharding")
     metrics = analysis.read_metrics(place.workdir / "metrics.jsonl")
@@ -335,16 +291,8 @@ def run_lanes(
 def _lanes(
     experiment: Experiment, config: Config, training: TrainConfig, results: list[FitResult]
 ) -> Iterator[tuple[Experiment, Config, Lane, FitResult]]:
-    """Yields (experiment, configuration, lane, result) for each lane.
-
-    Experiment and configuration are those of a single run that equals the lane.
-
-    Args:
-      experiment: the experiment of all lanes.
-      config: the configuration of all lanes, with the number of seeds and the sweep.
-      training: the training options in use.
-      results: the result of `fit_lanes` for each lane.
-    """
+    """Yields (experiment, configuration, lane, result) for each lane. Experiment and configuration
+    are those of a single run that equals the lane."""
     tasks: dict[float | None, Task] = {}
     for lane, result in zip(lanes_of(training), results, strict=True):
         train = lane.config
@@ -369,19 +317,11 @@ def _lanes(
 
 
 def lanes_that_fit(experiment: Experiment, training: TrainConfig) -> int:
-    """Returns the number of seeds that fit into half of the memory of the devices.
-
-    XLA reports the memory that a step of a seed needs at the largest shape, and each lane needs as
-    much. On a CPU the memory is that of the machine.
-
-    Args:
-      experiment: the experiment.
-      training: its training options.
-    """
+    """Returns the number of seeds that fit into half of the memory of the devices. XLA reports the
+    memory that a step of a seed needs at the largest shape, and each lane needs as much. On a CPU
+    the memory is that of the machine."""
     task, train = experiment.task, experiment.train(training.seed)
-    tx = gtraining.make_optimizer(
-        training.optimizer, training.num_steps, frozen=gtraining.frozen_parameters(task)
-    )
+    tx = gtraining.make_optimizer(training.optimizer, training.num_steps)
     batch = _largest(train)
     key = jax.random.key(0)
     state = jax.eval_shape(lambda k: gtraining.init_state(task, tx, k, batch), key)

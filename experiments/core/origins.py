@@ -16,6 +16,8 @@ _OWN = {
 """The origins of data sets that have no official files."""
 _VECTORS = ("word vectors", "random word vectors")
 """The beginnings of remarks about word vectors, which do not change the origin of the examples."""
+_LONG = ("imdb",)
+"""The data sets with texts so long that a limit of their length leaves words unread."""
 # An earlier reader of CBT's format described rebuilt questions as a part of the official file,
 # because it compared only their number. All records with these remarks used rebuilt questions.
 _EARLIER = {
@@ -28,13 +30,8 @@ _EARLIER = {
 
 
 def join_remarks(parts: Iterable[str | None]) -> str | None:
-    """Joins the remarks of several splits, each once.
-
-    A remark is left out if another remark begins with it.
-
-    Returns:
-      The remarks, separated by "; "; None without a remark.
-    """
+    """Joins the remarks of several splits by "; ", each once; None without a remark. A remark is
+    left out if another remark begins with it."""
     remarks = list(dict.fromkeys(part for part in parts if part))
     longest = [
         remark
@@ -53,7 +50,7 @@ def substitute_of(record: Record) -> str | None:
 
 
 def _differences(record: Record) -> str | None:
-    """Returns the differences from the paper's data, not those of word vectors; or None."""
+    """Returns the differences from the paper's data, not of the word vectors; or None."""
     remarks = substitute_of(record) or ""
     return join_remarks(part for part in remarks.split("; ") if not part.startswith(_VECTORS))
 
@@ -68,13 +65,27 @@ def other_data(records: Iterable[Record]) -> bool:
     return any(_differences(record) is not None for record in records)
 
 
-def columns(records: Iterable[Record]) -> tuple[str, str]:
-    """Returns the headings of the paper's columns and of ours.
+def marks_of(records: Sequence[Record]) -> tuple[str, ...]:
+    """Returns short marks for cut texts and other word vectors, which may carry a result. All
+    records of a row have the same settings, so the first has the marks of the row."""
+    if not records:
+        return ()
+    remarks = (substitute_of(records[0]) or "").split("; ")
+    marks = [
+        # The name of a file is too long for a mark; the section on the data has it.
+        part.split(" where ")[0] if " of width" in part[:22] else "other word vectors"
+        for part in remarks
+        if part.startswith(_VECTORS)
+    ]
+    data = records[0]["config"].get("data", {})
+    if data.get("name") in _LONG and data.get("max_len") is not None:
+        marks.insert(0, f"texts cut at {data['max_len']} words")
+    return tuple(marks)
 
-    Args:
-      records: the records of the table; if a record has other data than the paper, the headings
-        name this difference.
-    """
+
+def columns(records: Iterable[Record]) -> tuple[str, str]:
+    """Returns the headings of the paper's columns and of ours. If a record has other data than the
+    paper, the headings name this difference."""
     return (
         ("paper, official data", "ours, other data") if other_data(records) else ("paper", "ours")
     )
@@ -84,13 +95,8 @@ def split_row(
     cells: Sequence[str], kinds: Sequence[str], records: Iterable[Record]
 ) -> list[list[str]]:
     """Returns the rows of a system: a single row, or a row for the paper and a row for other data.
-
-    Args:
-      cells: the cells of the row.
-      kinds: the kind of each cell: "paper", "ours", "data" for the name of the data set; a cell of
-        any other kind stands in both rows.
-      records: the records of our runs.
-    """
+    `kinds` has the kind of each cell: "paper", "ours", or "data" for the name of the data set; a
+    cell of any other kind stands in both rows."""
     quoted = any(cell != "-" for cell, kind in zip(cells, kinds, strict=True) if kind == "paper")
     if not quoted or not other_data(records):
         return [list(cells)]
@@ -108,13 +114,6 @@ def split_row(
 def beside(
     name: str, quoted: Sequence[str], ours: Sequence[str], records: Iterable[Record]
 ) -> list[list[str]]:
-    """Returns the rows with the name of a data set, the paper's cells and ours, see `split_row`.
-
-    Args:
-      name: the data set.
-      quoted: the cells of the paper.
-      ours: the cells of our runs.
-      records: the records of our runs.
-    """
+    """Returns the rows with the name of a data set, the paper's cells and ours, see `split_row`."""
     kinds = ["data", *("paper" for _ in quoted), *("ours" for _ in ours)]
     return split_row([name, *quoted, *ours], kinds, records)

@@ -66,13 +66,7 @@ def variants(*systems: Variant) -> dict[str, Variant]:
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """The runs that a cell of a table needs.
-
-    Attributes:
-      data: the data set.
-      variant: the name of the records.
-      configs: a configuration per seed.
-    """
+    """The runs that a cell needs: data set, name of the records, and a configuration per seed."""
 
     data: str
     variant: str
@@ -128,17 +122,9 @@ class TableOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableRow:
-    """A row of a table.
-
-    Attributes:
-      data: the data set, by its name in the records.
-      label: the name of the data set in tables.
-      variant: the name of the system.
-      title: the name of the system in tables.
-      records: the records of its seeds.
-      comparison: the comparison that the row shows; None without records of both systems.
-      diverged: the number of runs that ended without a result.
-    """
+    """A row of a table, with the records of its seeds. `data` and `variant` are the names in the
+    records, `label` and `title` those in tables. `diverged` is the number of runs that ended
+    without a result."""
 
     data: str
     label: str
@@ -303,16 +289,8 @@ class Table:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A figure, and the runs that it needs.
-
-    Attributes:
-      draw: draws the figure when the runs are done.
-      about: its description in the help of the command.
-      data: the data sets of the paper's figure.
-      variants: the systems that it shows.
-      trained: a function of (job, data set) that returns the systems to train; None trains
-        `variants`.
-    """
+    """A figure, and the runs that it needs; `draw` is called when they are done. The other fields
+    are those of `Table`."""
 
     draw: "Callable[[Job], None]"
     about: str = ""
@@ -327,7 +305,7 @@ CHART = Figure(
     draw=lambda job: draw_chart(
         job.paper.title,
         job.paper.findings(job.store),
-        list(job.paper.numbers(job.store)),
+        job.paper.judged_numbers(job.store),
         job.store.folder / summary.CHART,
     ),
     about="chart of the paper's differences and numbers against ours, from the finished runs",
@@ -354,7 +332,12 @@ class Claim:
         of the claim, in points, or for language models in nats per token; None if the paper gives
         no size.
       units: the unit of the differences by data set, if it is not points of accuracy.
-      find: a function of (claim, store) that returns cases, for a claim without rows in a table.
+      find: a function of (claim, store) that returns cases in addition to the rows of the table.
+      floor: a function of (store, data set) that returns the floor of the task, the arguments after
+        the first of `claims.learns`; None if the task has no floor.
+      mark: a function of (data set, variant) that returns a difference between the paper's size and
+        ours that can carry the result, such as another metric; or "".
+      why_not_run: the reason why some of its comparisons were not run.
     """
 
     says: str
@@ -365,11 +348,13 @@ class Claim:
     paper: Callable[[str, str], float | None] = lambda data, variant: None
     units: Mapping[str, str] = dataclasses.field(default_factory=dict)
     find: Callable[[str, Store], Iterable[Case]] | None = None
+    floor: Callable[[Store, str], tuple[float, float | None] | None] = lambda store, data: None
+    mark: Callable[[str, str], str] = lambda data, variant: ""
+    why_not_run: str = ""
 
     def cases(self, paper: "Paper", store: Store) -> list[Case]:
-        """Returns the comparisons that test the claim, one for each data set."""
-        if self.find is not None:
-            return list(self.find(self.says, store))
+        """Returns the comparisons that test the claim, for each data set."""
+        found = [] if self.find is None else list(self.find(self.says, store))
         tables = () if self.table is None else _tables(self.table, store)
         trials = count_trials(store)
         return [
@@ -382,11 +367,23 @@ class Claim:
                 paper=self.paper(row.data, row.variant),
                 unit=self.units.get(row.data, ""),
                 equal_search=_have_equal_searches(trials, table, row),
+                has_learned=self._has_learned(paper, store, table, row),
+                remarks=tuple(filter(None, [self.mark(row.data, row.variant)])),
+                why_not_run=self.why_not_run,
             )
             for table in tables
             for row in table.rows(paper, store)
             if row.variant in self.rows and (not self.data or row.data in self.data)
-        ]
+        ] + found
+
+    def _has_learned(self, paper: "Paper", store: Store, table: Table, row: TableRow) -> bool:
+        """Returns True unless neither system of a row is above the floor of its task."""
+        floor = self.floor(store, row.data)
+        systems = None if table.pair is None else table.pair(row.data, row.variant)
+        if floor is None or systems is None:
+            return True
+        names = [paper.record_name(row.data, name) for name in systems]
+        return claims.learns([store.all(row.data, name) for name in names], *floor)
 
 
 def read_trials(folder: Path) -> Records:
@@ -520,6 +517,10 @@ class Paper:
         """Returns the results for all claims; their p-values are corrected together."""
         return claims.judge([case for claim in self.claims for case in claim.cases(self, store)])
 
+    def judged_numbers(self, store: Store) -> list[Number]:
+        """Returns the paper's numbers and ours with their words."""
+        return claims.judge_numbers(list(self.numbers(store)))
+
     def in_short(self, store: Store, findings: Sequence[Finding]) -> str:
         """Returns the results for the claims, in at most a dozen lines, and their chart."""
         by_claim = {
@@ -527,24 +528,20 @@ class Paper:
             for claim in self.claims
         }
         return paragraphs(
-            summary.opening(list(self.numbers(store)), self.without_numbers(store)),
+            summary.opening(self.judged_numbers(store), self.without_numbers(store)),
             summary.count(findings),
-            "\n".join(summary.line(says, of_claim) for says, of_claim in by_claim.items()),
+            "\n".join(summary.lines(by_claim)),
             summary.chart_link(store, self.title, findings),
         )
 
     def conditions(self, store: Store, lacking: Sequence[str]) -> str:
-        """Returns a list of the data, the word vectors and the search for the settings.
-
-        Args:
-          store: the records.
-          lacking: headings of the tables without a run.
-        """
+        """Returns a list of the data, the word vectors and the search for the settings."""
         records = {name: store.any_of(name) for name in self.names}
         existing = {name: ours for name, ours in records.items() if ours}
         search = "; ".join(filter(None, [*self._searches(store), self.search]))
         lines = [
             *summary.data_lines(self.names, existing),
+            *summary.settings_lines(self.names, existing),
             summary.vectors_line(record for ours in existing.values() for record in ours),
             f"- Search for settings: {search}." if search else "",
             f"- Tables without a run: {', '.join(lacking)}." if lacking else "",
@@ -582,7 +579,7 @@ class Paper:
         parts = [(table.title, table.folded(text), table.note) for table, text in tables]
         if self.claims:
             lacking = [table.title for table, text in tables if text.strip() == NOT_RUN]
-            findings, numbers = self.findings(store), list(self.numbers(store))
+            findings, numbers = self.findings(store), self.judged_numbers(store)
             first = [
                 ("In short", self.in_short(store, findings), summary.NOTE),
                 ("Claims", summary.claims_table(findings), summary.RULES),
@@ -604,12 +601,7 @@ class Paper:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A command for tables at work.
-
-    Attributes:
-      paper: the paper.
-      options: the options of the command.
-    """
+    """A command for tables at work: the paper and the options."""
 
     paper: Paper
     options: Any
@@ -630,15 +622,8 @@ class Job:
         return self.options.data or self.table.data
 
     def config(self, data: str, variant: Variant | str, seed: int) -> Config:
-        """Returns the configuration of a run.
-
-        The preset is changed by the options, the system and the seed.
-
-        Args:
-          data: the data set.
-          variant: the system, or its name.
-          seed: the seed.
-        """
+        """Returns the configuration of a run. The preset is changed by the options, the system and
+        the seed."""
         preset, options = self.paper.presets[data], self.options
         if isinstance(variant, str):
             variant = self.paper.variants[variant]
@@ -658,12 +643,7 @@ class Job:
         return self.paper.resolve(config)
 
     def cell(self, data: str, variant: Variant | str) -> Cell:
-        """Returns all seeds of a system on a data set.
-
-        Args:
-          data: the data set.
-          variant: the system, or its name.
-        """
+        """Returns all seeds of a system on a data set."""
         name = variant if isinstance(variant, str) else variant.name
         configs = {seed: self.config(data, variant, seed) for seed in range(self.options.seeds)}
         return Cell(data, self.paper.record_name(data, name), configs)
@@ -681,11 +661,8 @@ class Job:
                 yield self.cell(data, variant)
 
     def only(self, name: str) -> Cell:
-        """Returns the cell with only the run DATA/VARIANT/SEED.
-
-        Raises:
-          ValueError: if the table or figure has no such run.
-        """
+        """Returns the cell with only the run DATA/VARIANT/SEED. Raises ValueError if the table or
+        figure has no such run."""
         data, _, run_name = name.partition("/")
         variant, _, seed = run_name.rpartition("/")
         cells = {

@@ -64,12 +64,11 @@ BENCHMARKS = (
     "compile",
     "ga_net",
     "ga_reader",
-    "lexicon",
-    "lexicon_folds",
     "own_text",
     "recurrence",
     "ssan",
     "training",
+    "vectors",
 )
 """The commands of `experiments.benchmarks`."""
 

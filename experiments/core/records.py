@@ -13,10 +13,10 @@ from experiments.core.origins import NOT_RUN as NOT_RUN
 from experiments.core.origins import origin_of, substitute_of
 from gatedjax import analysis
 from gatedjax._utils.json import to_json_values
+from gatedjax._utils.run_files import read_json as read_json
+from gatedjax._utils.run_files import write_json as write_json
+from gatedjax._utils.run_files import write_text as write_text
 from gatedjax._utils.terminal import say
-from gatedjax.training.log import read_json as read_json
-from gatedjax.training.log import write_json as write_json
-from gatedjax.training.log import write_text as write_text
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 """The folder with the results of all papers."""
@@ -39,13 +39,8 @@ LAST_RULE = (
 
 
 def entropy(counts: Array) -> float:
-    """Computes -sum p log p in nats for the shares p of the given counts.
-
-    It is the smallest cross-entropy that a constant prediction can have.
-
-    Args:
-      counts: [classes].
-    """
+    """Computes -sum p log p in nats for the shares p of the given counts. It is the smallest
+    cross-entropy that a constant prediction can have."""
     p = np.asarray(counts, np.float64)
     # The limit of p log p at 0 is 0, and NumPy would compute NaN.
     p = p[p > 0] / p.sum()
@@ -53,15 +48,8 @@ def entropy(counts: Array) -> float:
 
 
 def class_facts(train_labels: Array, predicted: Array) -> Json:
-    """Returns the entries of a record that `has_collapsed` needs.
-
-    Args:
-      train_labels: labels [n] of the training examples.
-      predicted: predicted classes [m] of the test examples.
-
-    Returns:
-      "label_entropy" in nats, and "predicted_classes", the number of predictions per class.
-    """
+    """Returns the entries of a record that `has_collapsed` needs. They are "label_entropy" in nats,
+    and "predicted_classes", the number of predictions per class."""
     _, counts = np.unique(np.asarray(train_labels), return_counts=True)
     return {
         "label_entropy": round(entropy(counts), 6),
@@ -115,15 +103,8 @@ class Difference:
 
 
 def differences(saved: Fields, wanted: Fields) -> list[Difference]:
-    """Returns the settings in which two configurations differ.
-
-    Args:
-      saved: the configuration of a record that a `Store` has read.
-      wanted: the configuration of a run, or of another record.
-
-    Returns:
-      The differences; the list is empty if the configurations describe the same run.
-    """
+    """Returns the settings in which two configurations differ. The list is empty if the
+    configurations describe the same run."""
     a, b = _flat(saved), _flat(wanted)
     # The order of the wanted settings decides which difference a message names.
     names = [*b, *(name for name in a if name not in b)]
@@ -151,16 +132,8 @@ SEED = "train.seed"
 
 
 def check_one_kind(records: Records, name: str) -> None:
-    """Refuses records of a cell that must not be averaged.
-
-    Args:
-      records: the records of the seeds.
-      name: the name of the cell, for the message.
-
-    Raises:
-      ValueError: if a setting other than the seed differs, or the data; the message names both
-        seeds.
-    """
+    """Refuses records of a cell that must not be averaged. Raises ValueError if a setting other
+    than the seed differs, or the data; the message names both seeds."""
     # All pairs are compared, because an old record without a fact agrees with any other record.
     for first, record in itertools.combinations(records, 2):
         other = differences(first["config"], record["config"])
@@ -198,18 +171,9 @@ def best(records: Records) -> Json | None:
 def refuse_other(
     path: Path, name: str, earlier: Record | None, measured: Record, *, rerun: bool
 ) -> None:
-    """Refuses to replace an earlier measurement in a file with a different measurement.
-
-    Args:
-      path: the file.
-      name: the name of the measurement, for the message.
-      earlier: the measurement in the file, or None if the file has none.
-      measured: the new measurement; other hardware alone is not a difference.
-      rerun: True allows the replacement.
-
-    Raises:
-      ValueError: if the measurements differ; the message names the first difference.
-    """
+    """Refuses to replace an earlier measurement in a file with a different measurement. Other
+    hardware alone is not a difference. Raises ValueError, naming the first difference, unless
+    `rerun` allows the replacement."""
     if earlier is None or rerun:
         return
     # The hardware is not part of the measurement.
@@ -227,17 +191,9 @@ def refuse_other(
 def count_each(
     path: Path, names: Iterable[str], count: Callable[[str], Json], *, rerun: bool
 ) -> None:
-    """Counts each data set that is available here, and adds the counts to the file of a table.
-
-    Args:
-      path: the JSON file.
-      names: the data sets; a data set without files is reported and left out.
-      count: returns the counts of a data set.
-      rerun: True replaces different counts.
-
-    Raises:
-      ValueError: if the file has other counts for a data set, see `refuse_other`.
-    """
+    """Counts each data set that is available here, and adds the counts to the file of a table. A
+    data set without files is reported and left out. Raises ValueError if the file has other counts
+    for a data set, see `refuse_other`."""
     for name in names:
         try:
             counted = count(name)
@@ -262,15 +218,8 @@ def _short(value: object) -> str:
 
 
 def mean_std(values: list[float], digits: int = 4) -> str:
-    """Formats a table cell: mean, sample standard deviation and number of runs.
-
-    Args:
-      values: a value per run.
-      digits: digits after the decimal point.
-
-    Returns:
-      The text, such as "0.9124 ± 0.0031 (n=3)"; without a deviation for a single run.
-    """
+    """Formats a table cell: mean, sample standard deviation and number of runs. For example "0.9124
+    ± 0.0031 (n=3)"; a single run has no deviation."""
     summary = analysis.summary(values)
     spread = "" if summary.std is None else f" ± {summary.std:.{digits}f}"
     return f"{summary.mean:.{digits}f}{spread} (n={summary.n})"
@@ -279,17 +228,8 @@ def mean_std(values: list[float], digits: int = 4) -> str:
 def format_average(
     records: Records, figure: Callable[[Json], float | None], digits: int = 4
 ) -> str:
-    """Formats a table cell: mean, deviation and number of runs of a value in the records.
-
-    Args:
-      records: the records of the seeds.
-      figure: returns the value of a record, or None if the record has no such value.
-      digits: digits after the decimal point.
-
-    Returns:
-      The text; runs that collapsed are counted instead of averaged. It is `NOT_RUN` if no record
-      has the value.
-    """
+    """Formats a table cell: mean, deviation and number of runs of a value in the records. Runs that
+    collapsed are counted instead of averaged. The text is `NOT_RUN` if no record has the value."""
     pairs = [(record, value) for record in records if (value := figure(record)) is not None]
     if not pairs:
         return NOT_RUN
@@ -360,11 +300,8 @@ class Store:
         return self.existing_path(data, variant, seed) is not None
 
     def all(self, data: str, variant: str) -> Records:
-        """Returns the records of all seeds of a cell, in the order of the seeds.
-
-        Raises:
-          ValueError: if they differ in configuration or in the origin of the data.
-        """
+        """Returns the records of all seeds of a cell, in the order of the seeds. Raises ValueError
+        if they differ in configuration or in the origin of the data."""
         records = self.read(data, variant)
         check_one_kind(records, f"{data}, {variant}")
         return records
@@ -388,11 +325,8 @@ class Store:
         yield from sorted({name.rsplit("-seed", 1)[0] for name in names})
 
     def learned_records(self, data: str) -> dict[str, Records]:
-        """Returns the records of the runs that did not collapse, by variant.
-
-        Raises:
-          ValueError: if there is no such run.
-        """
+        """Returns the records of the runs that did not collapse, by variant. Raises ValueError if
+        there is no such run."""
         records_of = {name: alive(self.all(data, name)) for name in self.variants(data)}
         records_of = {name: records for name, records in records_of.items() if records}
         if not records_of:
@@ -405,15 +339,7 @@ class Store:
 def write_results(
     folder: Path, paper: str, *, module: str, source: str, parts: list[tuple[str, str, str]]
 ) -> None:
-    """Writes the RESULTS.md of a paper: heading, body and note of each section.
-
-    Args:
-      folder: the folder of the page.
-      paper: the short name of the paper, for the title.
-      module: the module of the command that writes the page.
-      source: authors, title and year.
-      parts: (heading, body, note) of each section.
-    """
+    """Writes the RESULTS.md of a paper: heading, body and note of each section."""
     lines = [
         f"# {paper}: results",
         "",

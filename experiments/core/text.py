@@ -8,33 +8,26 @@ import sys
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, BinaryIO, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
 from experiments.core.kinds import Config, Fields, Json, Records
 from experiments.core.origins import join_remarks
 from gatedjax import data as gdata
+from gatedjax._utils.run_files import write_json
 from gatedjax._utils.terminal import say
-from gatedjax.text._folders import CLASSES, VOCABULARY
+from gatedjax.text.models._folders import CLASSES, VOCABULARY
 from gatedjax.training import CheckpointStore
 from gatedjax.training.distributed import is_main
-from gatedjax.training.log import write_json
 
 Network = TypeVar("Network")
 
 
 def find_embeddings(name: str, manual_dir: str | None) -> Path | None:
-    """Returns the path of a file of word vectors.
-
-    Args:
-      name: the file, or "none".
-      manual_dir: a folder with raw files; a relative name that does not exist is looked up there,
-        in its folder glove, and with the suffix .gz.
-
-    Returns:
-      The path, which may not exist; None for "none".
-    """
+    """Returns the path of a file of word vectors. A relative name that does not exist is looked up
+    in `manual_dir`, in its folder glove, and with the suffix .gz. The path may not exist; it is
+    None for "none"."""
     if name == "none":
         return None
     if not name:
@@ -50,10 +43,15 @@ def find_embeddings(name: str, manual_dir: str | None) -> Path | None:
     return path
 
 
+def open_vectors(path: Path) -> BinaryIO | gzip.GzipFile:
+    """Opens a file of word vectors, plain or .gz."""
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+
+
 def width_of(path: Path) -> int | None:
     """Returns the width of the first vector in a file of word vectors, or None."""
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+        with open_vectors(path) as file:
             # The length of the line is limited, because any file may be given.
             return file.readline(1 << 20).rstrip(b"\r\n ").count(b" ") or None
     except (OSError, EOFError, zlib.error):
@@ -70,18 +68,8 @@ def check_embeddings(path: Path | None, dim: int) -> None:
 def read_embeddings(
     path: Path, vocabulary: gdata.Vocabulary, *, dim: int, **options: Any
 ) -> gdata.Embeddings:
-    """Reads word vectors and prints the share of the words that have a vector.
-
-    Args:
-      path: the file.
-      vocabulary: the words.
-      dim: the width of the vectors.
-      **options: options of `gatedjax.data.load_embeddings`.
-
-    Raises:
-      ValueError: as `load_embeddings`; also if no word has a vector, as in a file of another
-        language.
-    """
+    """Reads word vectors and prints the share of the words that have a vector. Raises ValueError as
+    `load_embeddings`, and if no word has a vector, as in a file of another language."""
     vectors = gdata.load_embeddings(path, vocabulary, dim=dim, **options)
     # The first two ids are padding and the unknown word, which have no vector in any file.
     count, words = int(vectors.found[2:].sum()), len(vocabulary) - 2
@@ -142,12 +130,7 @@ class Texts(Generic[E]):
         return {"vocabulary_size": len(self.vocabulary), "embedding_coverage": self.coverage}
 
     def classifier(self, kind: Callable[..., Network], config: Config) -> Network:
-        """Returns a network for the vocabulary, the classes and the word vectors.
-
-        Args:
-          kind: the class of the network.
-          config: its configuration.
-        """
+        """Returns a network for the vocabulary, the classes and the word vectors."""
         return kind(
             config,
             vocab_size=len(self.vocabulary),
@@ -157,13 +140,7 @@ class Texts(Generic[E]):
 
 
 def load_splits(name: str, files: Any, splits: Sequence[str] = SPLITS) -> Json:
-    """Returns the splits of a data set by their names.
-
-    Args:
-      name: the data set.
-      files: has data_dir and manual_dir.
-      splits: the names of the splits.
-    """
+    """Returns the splits of a data set by their names. `files` has data_dir and manual_dir."""
     folders = {"data_dir": files.data_dir, "manual_dir": files.manual_dir}
     return {split: gdata.load(name, split, **folders) for split in splits}
 
@@ -185,19 +162,10 @@ def read_texts(
     splits may be added, because their vectors are constants of the file, as they would be for any
     new text. The result of the last call is cached, so that consecutive runs share the texts.
 
-    Args:
-      name: the data set, or the data set of each split.
-      files: has data_dir and manual_dir; if `dim` is given also embeddings, a file or "none".
-      dim: width of the word vectors; None reads no vectors.
-      words: "with vectors" adds the words of the other splits that may have a vector, "training"
-        does not.
-      random: True draws random word vectors if there is no file; False leaves them out.
-      vocabulary: options of `gatedjax.data.Vocabulary.build`.
-      encode: options of `gatedjax.data.encode`.
-      load: options of `gatedjax.data.load`.
-
-    Returns:
-      The encoded splits with vocabulary and word vectors.
+    `name` is the data set, or the data set of each split. `files` has data_dir, manual_dir and, if
+    `dim` is given, embeddings: a file or "none". Without a file, `random` draws random vectors.
+    `vocabulary`, `encode` and `load` are options of `Vocabulary.build`, `gatedjax.data.encode` and
+    `gatedjax.data.load`.
     """
     names = (name,) * len(SPLITS) if isinstance(name, str) else tuple(name)
     folders = {"data_dir": files.data_dir, "manual_dir": files.manual_dir}
@@ -223,16 +191,8 @@ def _read_texts(
     everywhere: bool,
     *options: Options,
 ) -> Texts[gdata.Encoded]:
-    """Reads texts like `read_texts`, with arguments that can be hashed, for the cache.
-
-    Args:
-      names: the data set of each split.
-      embeddings: the file of word vectors, or "none".
-      dim: the width of the word vectors; None reads no vectors.
-      random: True draws random word vectors if there is no file.
-      everywhere: True adds words of all splits to the vocabulary if there is a file.
-      *options: the options of `Vocabulary.build`, of `encode` and of `load`, each as sorted pairs.
-    """
+    """Reads texts like `read_texts`, with arguments that can be hashed, for the cache. `options`
+    are those of `Vocabulary.build`, of `encode` and of `load`, each as sorted pairs."""
     counting, encoding, loading = map(dict, options)
     path = find_embeddings(embeddings, loading["manual_dir"])
     if path is not None and dim is not None:
@@ -256,15 +216,9 @@ def _read_texts(
 
 
 def common_edges(lengths: Mapping[str, Any], max_buckets: int) -> tuple[int, ...]:
-    """Returns the upper edges of length buckets that fit all splits.
-
-    Validation and test share the edges, so that the test pass finds compiled programs. The training
-    lengths determine all edges but the last, which is at least the longest length of all splits.
-
-    Args:
-      lengths: arrays of lengths by split, "train" among them.
-      max_buckets: the largest number of edges.
-    """
+    """Returns the upper edges of length buckets that fit all splits. Validation and test share the
+    edges, so that the test pass finds compiled programs. The training lengths determine all edges
+    but the last, which is at least the longest length of all splits."""
     edges = gdata.plan_buckets(lengths["train"], max_buckets)
     longest = max(int(array.max()) for array in lengths.values())
     return (*edges[:-1], max(longest, edges[-1]))
@@ -273,16 +227,9 @@ def common_edges(lengths: Mapping[str, Any], max_buckets: int) -> tuple[int, ...
 def in_batches(
     splits: Mapping[str, gdata.Encoded], config: Config
 ) -> tuple[Callable[[int], gdata.Batches], gdata.Batches, gdata.Batches]:
-    """Makes batches of texts in common length buckets.
-
-    Args:
-      splits: training, validation and test texts; the lengths of the training texts determine the
-        buckets.
-      config: has batch_size, eval_batch_size and max_buckets.
-
-    Returns:
-      A function from a seed to the training batches; the ordered passes of validation and of test.
-    """
+    """Makes batches of texts in common length buckets. Returns a function from a seed to the
+    training batches, and the ordered passes of validation and of test. The lengths of the training
+    texts determine the buckets."""
     train = splits["train"]
     lengths = {name: split.lengths for name, split in splits.items()}
     edges = common_edges(lengths, config.max_buckets)
@@ -298,29 +245,16 @@ def in_batches(
 
 
 def vocabulary_parts(vocabulary: gdata.Vocabulary, classes: Sequence[str] = ()) -> Json:
-    """Returns the arguments of an `Experiment` that describe words and classes.
-
-    Both are written next to the checkpoints, and `gatedjax export` copies them.
-
-    Args:
-      vocabulary: the words.
-      classes: the names of the classes; none are written if it is empty.
-    """
+    """Returns the arguments of an `Experiment` that describe words and classes. Both are written
+    next to the checkpoints, and `gatedjax export` copies them."""
     before = functools.partial(write_words, vocabulary, classes)
     return {"vocabulary": vocabulary.digest(), "before": before}
 
 
 def write_words(vocabulary: gdata.Vocabulary | None, classes: Sequence[str], workdir: Path) -> None:
-    """Writes the words and the names of the classes to a work folder.
-
-    If the folder has a checkpoint, its words stay, because a run refuses to continue with other
-    words. If several processes train together, the first process writes.
-
-    Args:
-      vocabulary: the words; None writes none.
-      classes: the names of the classes; none are written if it is empty.
-      workdir: the work folder.
-    """
+    """Writes the words and the names of the classes to a work folder. If the folder has a
+    checkpoint, its words stay, because a run refuses to continue with other words. If several
+    processes train together, the first process writes. None and an empty sequence write nothing."""
     if not is_main():
         return
     place = workdir / VOCABULARY
@@ -332,12 +266,7 @@ def write_words(vocabulary: gdata.Vocabulary | None, classes: Sequence[str], wor
 
 
 def for_training(texts: Texts[gdata.Encoded], config: Config) -> Json:
-    """Returns the arguments of an `Experiment` that classified texts determine.
-
-    Args:
-      texts: the splits.
-      config: the options of the batches, see `in_batches`.
-    """
+    """Returns the arguments of an `Experiment` that classified texts determine."""
     train, validation, test = in_batches(texts.splits, config)
     return {
         "train": train,
@@ -356,11 +285,9 @@ def correct_string(predictions: dict[str, np.ndarray]) -> str:
 
 
 def digest_of_test(predictions: dict[str, np.ndarray]) -> str:
-    """Returns a short digest of (id, label) of the test examples.
-
-    `correct_string`s with equal digests can be paired. Ids are positions in files, and raw files
-    have another order than the same data set in the form that TFDS prepared.
-    """
+    """Returns a short digest of (id, label) of the test examples. `correct_string`s with equal
+    digests can be paired. Ids are positions in files, and raw files have another order than the
+    same data set in the form that TFDS prepared."""
     order = np.argsort(predictions["example_id"], kind="stable")
     columns = [predictions[name][order].astype("<i8") for name in ("example_id", "label")]
     return hashlib.sha256(np.stack(columns).tobytes()).hexdigest()[:16]

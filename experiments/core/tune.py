@@ -7,8 +7,9 @@ import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from experiments.core.cli import TABLE_OPTIONS, refusals
+from experiments.core.cli import TABLE_OPTIONS, parse_many, refusals
 from experiments.core.command import run_of
 from experiments.core.config import Changes, Files, with_changes
 from experiments.core.kinds import Config, Json, Record, Records
@@ -52,12 +53,8 @@ FILES = ("data_dir", "manual_dir", "embeddings")
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """A run of a search.
-
-    Attributes:
-      key: the entries of its record that identify it. An entry "values" has the values that vary.
-      config: its configuration.
-    """
+    """A run of a search: the entries that identify its record, and its configuration. The entry
+    "values" has the values that vary."""
 
     key: Json
     config: Config
@@ -78,13 +75,7 @@ class Trial:
 
 
 def preset_of(options: TuneOptions, preset: Config, system: Changes) -> Config:
-    """Returns a preset with the changes that all trials share.
-
-    Args:
-      options: the options of the command.
-      preset: the preset.
-      system: the changes that make the system.
-    """
+    """Returns a preset with the changes that all trials share."""
     changes: Json = {"train.seed": options.seed, **system}
     overrides = {f"data.{name}": getattr(options, name) for name in FILES}
     overrides["train.num_steps"] = options.num_steps
@@ -95,17 +86,7 @@ def preset_of(options: TuneOptions, preset: Config, system: Changes) -> Config:
 def combinations(
     options: TuneOptions, preset: Config, swept: Mapping[str, Sequence[str]]
 ) -> list[dict[str, float]]:
-    """Returns the values of each trial.
-
-    Args:
-      options: the options of the command.
-      preset: the configuration that has the values without an option.
-      swept: for each value that varies the option with the values to try, and the fields of the
-        configuration.
-
-    Returns:
-      Dicts from the names in `swept` to values.
-    """
+    """Returns the values of each trial, by the names in `swept`, see `config.swept_changes`."""
     # An option without values is a grid of a single value, the value of the preset.
     grids = [
         getattr(options, option) or (operator.attrgetter(path)(preset),)
@@ -117,14 +98,7 @@ def combinations(
 def make_trial(
     options: TuneOptions, config: Config, values: Mapping[str, float], **entries: str
 ) -> Trial:
-    """Makes a trial, with a key by which a repeated search finds its record.
-
-    Args:
-      options: the options of the command.
-      config: the configuration of the trial.
-      values: the values that vary.
-      **entries: further entries of the key.
-    """
+    """Makes a trial, with a key by which a repeated search finds its record."""
     key: Json = {"data": options.data, "system": options.system, "values": values, **entries}
     # The number of steps belongs to the key, because a short trial predicts little about a long
     # run.
@@ -132,10 +106,8 @@ def make_trial(
 
 
 def in_order(records: Records) -> Records:
-    """Returns the records of each system together, with the smallest validation loss first.
-
-    Trials that were chosen by accuracy follow the trials that were chosen by loss.
-    """
+    """Returns the records of each system together, with the smallest validation loss first. Trials
+    that were chosen by accuracy follow the trials that were chosen by loss."""
     return sorted(
         records,
         key=lambda record: (
@@ -149,12 +121,7 @@ def in_order(records: Records) -> Records:
 
 
 def best_trial(path: Path, key: Json) -> Record | None:
-    """Returns the record of the trial with the smallest validation loss, or None without a trial.
-
-    Args:
-      path: the file tuning.json of a search.
-      key: entries that the record must have.
-    """
+    """Returns the record of the trial with the smallest validation loss, or None."""
     # The loss of a trial that was chosen by accuracy is not recorded.
     trials = [
         record for record in read_json(path) if record.items() >= key.items() and "loss" in record
@@ -165,17 +132,8 @@ def best_trial(path: Path, key: Json) -> Record | None:
 def run_trials(
     paper: Paper, trials: Sequence[Trial], options: TuneOptions, metrics: Sequence[str]
 ) -> int | None:
-    """Makes the trials without a record and adds their records to tuning.json.
-
-    Args:
-      paper: the paper.
-      trials: the trials.
-      options: the options of the command.
-      metrics: the validation metrics in a record, in addition to the loss.
-
-    Returns:
-      The exit status if a signal stopped a trial (after SIGTERM it is 0), else None.
-    """
+    """Makes the trials without a record and adds their records to tuning.json. Returns the exit
+    status if a signal stopped a trial (after SIGTERM it is 0), else None."""
     path = options.results / TRIALS
     for trial in trials:
         # Trials of earlier versions were chosen by accuracy. They stay in the file, but they do not
@@ -202,46 +160,39 @@ def run_trials(
     return None
 
 
-def render_page(
-    paper: Paper, headers: Sequence[str], row: Callable[[Record], list[str]], records: Records
-) -> str:
-    """Returns TUNING.md.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Search:
+    """The search for settings of a paper: `python -m experiments.PAPER.tune`."""
 
-    Args:
-      paper: the paper.
-      headers: the headings of the columns.
-      row: returns the cells of a record.
-      records: the records.
-    """
-    return (
-        f"# {paper.title}: tuning record\n\nWritten by `python -m experiments.{paper.name}.tune`; "
-        "not edited by hand. Trials never evaluate on the test split.\n\n"
-        + analysis.render_table(list(headers), [row(record) for record in in_order(records)])
-    )
+    paper: Paper
+    options: type[TuneOptions]
+    trials: Callable[[Any], Sequence[Trial]]
+    """Returns the trials of the options."""
+    metrics: tuple[str, ...]
+    """The validation metrics in a record, in addition to the loss."""
+    headings: tuple[str, ...]
+    row: Callable[[Record], list[str]]
+    """Returns the cells of a record in TUNING.md."""
 
+    def page(self, records: Records) -> str:
+        """Returns TUNING.md, see `in_order`."""
+        rows = [self.row(record) for record in in_order(records)]
+        return (
+            f"# {self.paper.title}: tuning record\n\nWritten by `python -m "
+            f"experiments.{self.paper.name}.tune`; not edited by hand. Trials never evaluate on "
+            f"the test split.\n\n{analysis.render_table(list(self.headings), rows)}"
+        )
 
-def tune(
-    paper: Paper,
-    options: TuneOptions,
-    list_trials: Callable[[], Sequence[Trial]],
-    metrics: Sequence[str],
-    render: Callable[[Records], str],
-) -> int:
-    """Makes the trials without a record and writes TUNING.md; returns the exit status.
-
-    Args:
-      paper: the paper.
-      options: the options of the command.
-      list_trials: returns the trials.
-      metrics: the validation metrics in a record, in addition to the loss.
-      render: returns TUNING.md for the records.
-    """
-    prepare_cpu(options.cpu_devices)
-    with refusals(TABLE_OPTIONS):
-        status = run_trials(paper, list_trials(), options, metrics)
-        if status is not None:
-            return status
-        table = options.results / TUNING
-        write_text(table, render(read_json(options.results / TRIALS)))
-    say(f"wrote {table}")
-    return 0
+    def main(self, args: list[str] | None = None) -> int:
+        """Makes the trials without a record and writes TUNING.md; returns the exit status."""
+        prog = f"python -m experiments.{self.paper.name}.tune"
+        options = parse_many(self.options, args, prog)
+        prepare_cpu(options.cpu_devices)
+        with refusals(TABLE_OPTIONS):
+            status = run_trials(self.paper, self.trials(options), options, self.metrics)
+            if status is not None:
+                return status
+            table = options.results / TUNING
+            write_text(table, self.page(read_json(options.results / TRIALS)))
+        say(f"wrote {table}")
+        return 0

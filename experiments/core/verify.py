@@ -1,4 +1,4 @@
-"""`reproduce --verify`: trains the first steps of a recorded run again and compares the losses."""
+"""`python -m experiments verify`: trains the first steps of a recorded run and compares losses."""
 
 import contextlib
 import dataclasses
@@ -6,64 +6,88 @@ import statistics
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import tyro
 
 from experiments.core import cli
-from experiments.core.config import with_changes
-from experiments.core.curves import FIRST_STEPS, first_losses, hardware, software
+from experiments.core.config import Files, with_changes
+from experiments.core.curves import FIRST_STEPS, first_losses, machine_differences
 from experiments.core.kinds import Config, Json, Record, Records
+from experiments.core.missing import paper_named
 from experiments.core.paper import Paper
 from experiments.core.papers import PAPERS
-from experiments.core.plan import paper_named
-from experiments.core.records import NO_FIELD, differences
+from experiments.core.records import NO_FIELD, RESULTS, differences
 from gatedjax import training as gtraining
 from gatedjax._utils.cpu import prepare_cpu
+from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import say
 
 TOLERANCE = 1e-3
 """The relative difference that is allowed between losses of different kinds of machines."""
+EXACT = 50
+"""Up to this step losses of the same kind of machine agree in all digits."""
 DIGITS = 6
 """Digits after the decimal point in a recorded training curve."""
-Losses = list[tuple[int, float]]
-"""Pairs (step, loss)."""
 
 
-def losses_of(points: Sequence[Any]) -> Losses:
-    """Returns (step, loss) of the curve points [step, loss, ...] that have a loss."""
-    return [(int(point[0]), float(point[1])) for point in points if point[1] is not None]
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VerifyOptions(Files):
+    """Trains the first steps of a recorded run again and compares the losses.
 
-
-def recorded_losses(record: Record, steps: int) -> tuple[Losses, bool]:
-    """Returns the first training losses of a record, and whether they have all digits.
-
-    Args:
-      record: the record.
-      steps: losses up to this step are returned, and at least the first.
-
-    Returns:
-      The losses and True. For an older record the first point of its training curve, which is a
-      rounded mean over one or more logged losses, and False. The list is empty if the record has
-      neither.
+    The exit status is 0 if they agree, 1 if not, and 2 if there is nothing to compare.
     """
-    # Only newer records have losses with all digits.
-    exact = losses_of(record.get("first_losses") or ())
-    if exact:
-        return [point for i, point in enumerate(exact) if not i or point[0] <= steps], True
-    return losses_of(record.get("train_curve") or ())[:1], False
+
+    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PAPER/DATA/VARIANT/SEED")]
+    """The run."""
+    num_steps: int = FIRST_STEPS
+    """Steps to compare. Runs on different numbers of cores may be equal at step 50 and not at step
+    100."""
+    embeddings: Unset[str] = None
+    """File of word vectors (default: that of the record)."""
+    results: Path = RESULTS
+    """Folder with records in a folder per paper."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """A recorded loss: the mean over the logged lines after step `after` up to `step`."""
+
+    step: int
+    loss: float
+    after: int = 0
+    is_rounded: bool = False
+
+    def repeated(self, lines: Sequence[tuple[int, float]]) -> float:
+        """Returns the same mean over the lines (step, loss) of another run; NaN without a line."""
+        losses = [loss for step, loss in lines if self.after < step <= self.step]
+        if not losses or not self.is_rounded:
+            return losses[-1] if losses else float("nan")
+        return round(statistics.fmean(losses), DIGITS)
+
+
+def recorded_losses(record: Record, steps: int) -> list[Point]:
+    """Returns the training losses of a record up to a step, and at least the first. Losses with all
+    digits come first. The points of the training curve follow, which older records have for all
+    steps. The list is empty if the record has neither."""
+    points = [
+        Point(int(step), float(loss))
+        for step, loss in record.get("first_losses") or ()
+        if loss is not None
+    ]
+    last, after = points[-1].step if points else 0, 0
+    for step, loss, *_ in record.get("train_curve") or ():
+        if loss is not None and step > last:
+            points.append(Point(int(step), float(loss), after, is_rounded=True))
+        # A point is the mean since the point before it, also where `first_losses` end in between.
+        after = int(step)
+    return [point for place, point in enumerate(points) if not place or point.step <= steps]
 
 
 def recorded_config(paper: Paper, data: str, record: Record, files: Json) -> Config:
     """Returns the configuration of a record as a dataclass, with the folders of this machine.
-
-    Args:
-      paper: the paper.
-      data: the data set.
-      record: the record.
-      files: values for data_dir, manual_dir and embeddings; None leaves the value of the record.
-
-    Raises:
-      ValueError: naming the first option of the record that the configuration cannot have.
-    """
+    `files` has data_dir, manual_dir and embeddings; None leaves the value of the record. Raises
+    ValueError for an option of the record that the configuration cannot have."""
 
     def as_tuple(value: Any) -> Any:
         """Returns a value with tuples instead of lists."""
@@ -100,32 +124,22 @@ class _LastStep(Exception):
 
 
 def first_lines(paper: Paper, config: Config, last: int) -> Records:
-    """Trains a configuration up to a step, in a temporary folder.
-
-    Neither evaluations nor checkpoints are made before that step; the learning rate follows the
-    schedule of the whole run.
-
-    Args:
-      paper: the paper.
-      config: the configuration of the run.
-      last: the step.
-
-    Returns:
-      The logged lines.
-    """
+    """Trains a configuration up to step `last` in a temporary folder; returns the logged lines. The
+    learning rate follows the schedule of the whole run."""
     experiment = paper.experiment(config)
     training = experiment.training or config.train
     count = training.num_steps
     # Evaluations and checkpoints change no loss and take time.
     training = dataclasses.replace(
-        training, eval_every=count, checkpoint_every=count, progress=False, tensorboard=False
+        training, eval_every=count, checkpoint_every=count, progress=False
     )
     lines: Records = []
 
-    def on_log(line: Json) -> None:
-        lines.append(line)
-        if line["split"] == "train" and line["step"] >= last:
-            # `stop_when` of `fit` would also save the run.
+    def hook(event: str, step: int, state: object, line: Json) -> None:
+        if line:
+            lines.append(line)
+        if event == "train" and step >= last:
+            # A hook that returns True would also save the run.
             raise _LastStep
 
     validation = experiment.validation
@@ -136,7 +150,7 @@ def first_lines(paper: Paper, config: Config, last: int) -> Records:
             validation(training.seed) if callable(validation) else validation,
             training,
             Path(folder) / "run",
-            on_log=on_log,
+            hook=hook,
             parallel=gtraining.make_parallel(training.parallel, accumulate=training.accumulate),
         ).stopped
         # `fit` returns after a signal, and a comparison with fewer steps would be no verdict.
@@ -145,128 +159,93 @@ def first_lines(paper: Paper, config: Config, last: int) -> Records:
     return lines
 
 
-def machine_differences(record: Record) -> list[str]:
-    """Describes the differences between this process and the process that made a record."""
-    # The first losses, which are compared, are those of the machine on which the run was started.
-    start = record.get("started_on", {})
-    machine, recorded = hardware(), record["hardware"] | start
-    versions = record.get("software", {}).get("versions") or {"jax": recorded.get("jax")}
-    versions = versions | {"jax": start["jax"]} if start else versions
-    # On an accelerator the processor of the host computes no loss.
-    kind = ("processor", "usable_cores") if machine["platform"] == "cpu" else ("device",)
-    compared = [
-        (fact, recorded.get(fact, "unknown"), machine[fact])
-        for fact in ("platform", *kind, "devices")
-    ]
-    compared += [
-        (package, versions.get(package, new), new)
-        for package, new in software()["versions"].items()
-    ]
-    compared.append(("lanes", record.get("lanes", 1), 1))
-    return [
-        f"{name.replace('_', ' ')} {old} there, {new} here"
-        for name, old, new in compared
-        if old != new and name != "gatedjax"
-    ]
-
-
 def find_record(name: str, results: Path) -> tuple[Paper, str, Record]:
-    """Returns paper, data set and record of a run; exits if the run has no record.
-
-    Args:
-      name: PAPER/DATA/VARIANT/SEED.
-      results: the folder with a folder of records per paper.
-    """
+    """Returns paper, data set and record of PAPER/DATA/VARIANT/SEED; exits without a record."""
     parts = name.split("/")
     if len(parts) != 4 or not parts[3].isdecimal():
         wanted = "PAPER/DATA/VARIANT/SEED, such as ga_net/trec/soft/0"
-        cli.fail(f"--verify must be {wanted}, got {name!r}")
+        cli.fail(f"run must be {wanted}, got {name!r}")
     owner, data, variant, seed = parts
     if owner not in PAPERS:
-        cli.fail(f"--verify {name}: unknown paper {owner!r}. Papers: {', '.join(PAPERS)}.")
+        cli.fail(f"{name}: unknown paper {owner!r}. Papers: {', '.join(PAPERS)}.")
     paper = paper_named(owner)
     store = paper.store(results / owner)
     path = store.path(data, variant, int(seed))
     if data not in paper.presets or not path.exists():
         names = sorted(p.stem for p in path.parent.glob(f"{data}-*-seed*.json"))
         ending = f"; the records of {data} are {', '.join(names)}" if names else ""
-        cli.fail(f"--verify {name}: there is no record {path} of a preset{ending}")
+        cli.fail(f"{name}: there is no record {path} of a preset{ending}")
     return paper, data, store.load(path, data)
 
 
-def verify(name: str, options: Any) -> int:
-    """Repeats the first steps of a recorded run and prints whether the losses agree.
-
-    Args:
-      name: PAPER/DATA/VARIANT/SEED.
-      options: has num_steps, results, data_dir, manual_dir and embeddings.
-
-    Returns:
-      The exit status: 0 if the losses agree, else 1.
-    """
-    paper, data, record = find_record(name, options.results)
-    recorded, exact = recorded_losses(record, options.num_steps or FIRST_STEPS)
+def verify(options: VerifyOptions) -> int:
+    """Repeats the first steps of a recorded run; returns 0 if the losses agree, else 1."""
+    paper, data, record = find_record(options.run, options.results)
+    recorded = recorded_losses(record, options.num_steps)
     if not recorded:
         cli.fail(
-            f"--verify {name}: the record must have the training loss of the first steps, got an "
+            f"{options.run}: the record must have the training loss of the first steps, got an "
             "older record without it: repeat the run with --rerun of its table"
         )
     if record["hardware"].get("platform") == "cpu":
         # The number of devices decides the order of the sums, and with it the last digits of the
         # losses.
         prepare_cpu(record["hardware"].get("devices", 1))
-    files = {
-        name_of_file: getattr(options, name_of_file)
-        for name_of_file in ("data_dir", "manual_dir", "embeddings")
-    }
-    last = recorded[-1][0]
+    files = {name: getattr(options, name) for name in ("data_dir", "manual_dir", "embeddings")}
+    last = recorded[-1].step
     lines = first_lines(paper, recorded_config(paper, data, record, files), last)
-    repeated = losses_of(first_losses(lines, last))[: len(recorded) if exact else None]
-    # An older record has only the mean of the lines up to this step, so the same mean is computed.
-    if not exact:
-        repeated = [
-            (repeated[-1][0], round(statistics.fmean(loss for _, loss in repeated), DIGITS))
-        ]
-    return report(name, recorded, repeated, machine_differences(record), exact=exact)
+    repeated = [
+        (int(step), float(loss))
+        for step, loss in first_losses(lines, last)
+        if step is not None and loss is not None
+    ]
+    losses = [point.repeated(repeated) for point in recorded]
+    other = machine_differences(record)
+    if record.get("lanes", 1) != 1:
+        other.append(f"{record['lanes']} seeds in one program there, 1 here")
+    return report(options.run, recorded, losses, other)
 
 
-def report(
-    name: str, recorded: Losses, repeated: Losses, other: Sequence[str], *, exact: bool = True
-) -> int:
-    """Prints the losses, the meaning of "equal" for them, and the verdict.
-
-    On another machine the losses may differ by `TOLERANCE`. After `FIRST_STEPS` they may do so on
-    the same machine, because a first line that is logged later is a mean over steps in which
-    rounding errors have grown.
-
-    Args:
-      name: PAPER/DATA/VARIANT/SEED.
-      recorded: the losses of the record.
-      repeated: the losses of this process.
-      other: the result of `machine_differences`.
-      exact: False if the recorded losses are rounded to `DIGITS`.
-
-    Returns:
-      The exit status: 0 if the losses agree, else 1.
-    """
+def report(name: str, recorded: Sequence[Point], losses: Sequence[float], other: list[str]) -> int:
+    """Prints the losses and whether they agree; returns 0 if they do, else 1. `other` is the result
+    of `machine_differences`. Up to step `EXACT` all digits have to agree, unless it names a
+    difference. Later losses may differ by `TOLERANCE`, because a processor of the same name may
+    round differently, and rounding grows."""
     say(f"{name}: training loss")
-    is_equal, again = len(repeated) == len(recorded), dict(repeated)
-    for step, loss in recorded:
-        repeated_loss = again.get(step, float("nan"))
-        say(f"  step {step}: {loss!r} in the record, {repeated_loss!r} again")
-        # NaN, the loss of a missing step, fails the comparison below.
-        allowed = TOLERANCE * max(1.0, abs(loss)) if other or step > FIRST_STEPS else 0.0
-        is_equal = is_equal and abs(repeated_loss - loss) <= allowed
-    digits = "all digits" if exact else f"the {DIGITS} digits that the record has"
+    unequal, wrong = list[int](), list[int]()
+    for point, loss in zip(recorded, losses, strict=True):
+        say(f"  step {point.step}: {point.loss!r} in the record, {loss!r} again")
+        allowed = TOLERANCE * max(1.0, abs(point.loss))
+        if point.step <= EXACT and not other:
+            allowed = 0.0
+        if loss != point.loss:
+            unequal.append(point.step)
+        # NaN, the loss of a missing step, is not equal.
+        if not abs(loss - point.loss) <= allowed:
+            wrong.append(point.step)
     if other:
         say(
-            f"another machine or other cores ({'; '.join(other)}): equal means within "
+            f"another machine, or other cores or packages ({'; '.join(other)}): equal means within "
             f"{TOLERANCE:g} of the loss. Rounding differs there, and grows with the steps: test "
             "results may differ by a point"
         )
     else:
-        means = f"{digits} up to step {FIRST_STEPS}, within {TOLERANCE:g} of the loss after it"
-        say(f"same kind of machine and packages: equal means {means}")
-    ending = f", in {digits}" if recorded == repeated else ""
-    say(f"verdict: {'equal' if is_equal else 'NOT equal'}{ending}")
-    return 0 if is_equal else 1
+        say(
+            "same kind of machine, cores and packages: equal means all digits of the record up to "
+            f"step {EXACT}, and within {TOLERANCE:g} of the loss after it"
+        )
+    ending = f"within {TOLERANCE:g}, with other digits from step {unequal[0]} on" if unequal else ""
+    verdict = (
+        f"NOT equal, from step {wrong[0]} on"
+        if wrong
+        else "equal, " + (ending or "in all digits of the record")
+    )
+    say(f"verdict: {verdict}")
+    return 1 if wrong else 0
+
+
+def main(args: Sequence[str]) -> int:
+    """Runs the command; returns its exit status."""
+    options = cli.parse_many(VerifyOptions, list(args), "python -m experiments verify")
+    with cli.refusals(cli.TABLE_OPTIONS):
+        return verify(options)

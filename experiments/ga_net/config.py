@@ -72,15 +72,7 @@ BY_ACCURACY: Changes = {"train.best_metric": "accuracy", "train.best_mode": "max
 def _preset(
     name: DataName, num_steps: int, every: int, half_width: float, changes: Changes
 ) -> GANetRunConfig:
-    """Returns the configuration of a preset.
-
-    Args:
-      name: the data set.
-      num_steps: the largest number of steps.
-      every: steps between two evaluations.
-      half_width: half of the window of local attention, in words.
-      changes: further changes.
-    """
+    """Returns the configuration of a preset."""
     config = GANetRunConfig(preset=name, data=DataConfig(name=name, embeddings=GLOVE))
     defaults = {
         "model.local_half_width": half_width,

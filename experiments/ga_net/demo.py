@@ -88,12 +88,7 @@ DEMO = dataclasses.replace(PAPER, experiment=without_exact)
 
 @dataclasses.dataclass(frozen=True)
 class Removal:
-    """The test texts under a network, before and after closed words are removed.
-
-    Attributes:
-      before: the texts with all words.
-      after: the same texts without the closed words.
-    """
+    """The test texts under a network, before and after closed words are removed."""
 
     before: Sequence[Inspected]
     after: Sequence[Inspected]
@@ -120,7 +115,6 @@ def main(args: list[str] | None = None) -> int:
     for system, name in SYSTEMS.items():
         console.rule(f"training {name}")
         # The systems have the same seed, so that they see the same batches in the same order.
-        # The explorer shows a run next to the run in its folder `soft`.
         workdir = options.workdir if system == "attention" else options.workdir / system
         changes = {"workdir": str(workdir), "train.seed": options.seed}
         with refusals():
@@ -147,15 +141,8 @@ def main(args: list[str] | None = None) -> int:
 
 
 def remove_closed(run: Run, test: gdata.Encoded) -> Removal:
-    """Runs a network on each text, and again without the closed words.
-
-    Without gates the words with the smallest weights are removed, so that ceil(0.25 T) of T words
-    are left.
-
-    Args:
-      run: the run of the network.
-      test: the test split.
-    """
+    """Runs a network on each text, and again without the closed words. Without gates the words with
+    the smallest weights are removed, so that ceil(0.25 T) of T words are left."""
     indices, inspector = range(len(test)), Inspector(run, test)
     before = inspector.inspect(indices)
     return Removal(before, inspector.inspect(indices, [open_words(text) for text in before]))
@@ -174,13 +161,7 @@ def open_words(text: Inspected) -> np.ndarray:
 def comparison_table(
     runs: Mapping[str, Run], test: gdata.Encoded, removals: Mapping[str, Removal]
 ) -> Table:
-    """Returns a table of the models: accuracy, operations, truth of the gates, effect of removal.
-
-    Args:
-      runs: the runs by system.
-      test: the test split.
-      removals: the test texts under each system.
-    """
+    """Returns a table of accuracy, operations, truth of the gates, and effect of removal."""
     truth = [test.extra(index, "decides") for index in range(len(test))]
     columns = []
     for system, run in runs.items():
@@ -215,12 +196,7 @@ def comparison_table(
 
 
 def show_words(console: Console, seen: Sequence[Inspected]) -> None:
-    """Prints sentences with the words that GA-Net reads.
-
-    Args:
-      console: the terminal.
-      seen: the sentences under GA-Net with gates on the input.
-    """
+    """Prints sentences with the words that GA-Net reads."""
     console.print("\nWords that GA-Net with gates on the input reads:")
     for text in seen:
         mark = "right" if text.predicted == text.label else "wrong"
@@ -233,16 +209,9 @@ def show_words(console: Console, seen: Sequence[Inspected]) -> None:
 
 
 def draw(removals: Mapping[str, Removal], workdir: Path) -> None:
-    """Draws a positive sentence under the models, on a light and on a dark ground.
-
-    The sentence is the first positive text that all models classify correctly and in which the
-    removal of closed words changes the answer of gates on attention; without such a text it is the
-    first text.
-
-    Args:
-      removals: the test texts under each system.
-      workdir: the folder of the pictures.
-    """
+    """Draws a positive sentence under the models, on a light and on a dark ground. The sentence is
+    the first positive text that all models classify correctly and in which the removal of closed
+    words changes the answer of gates on attention; without such a text it is the first text."""
     number = choose_text(removals)
     rows = []
     for system, removal in removals.items():
@@ -277,13 +246,7 @@ def choose_text(removals: Mapping[str, Removal]) -> int:
 
 
 def describe(system: str, changed: int, texts: int) -> tuple[str, str]:
-    """Returns the title of a row of the picture, and the sentence with its measurement.
-
-    Args:
-      system: a key of `SYSTEMS`.
-      changed: the number of texts in which the removal changes the predicted class.
-      texts: the number of texts.
-    """
+    """Returns the title of a row of the picture, and the sentence with its measurement."""
     name = SYSTEMS[system][0].upper() + SYSTEMS[system][1:]
     result = f"changes the answer in {changed:,} of {texts:,} texts."
     if system == "soft":

@@ -19,12 +19,7 @@ SOURCES = {"imdb": "imdb_reviews", "ag_news": "ag_news_subset"}
 
 
 def texts_of(config: DataConfig, embedding_dim: int) -> Texts:
-    """Returns the texts of a run.
-
-    Args:
-      config: the options of the data.
-      embedding_dim: the width of the word vectors.
-    """
+    """Returns the texts of a run."""
     return read_texts(
         SOURCES.get(config.name, config.name),
         config,
@@ -71,16 +66,9 @@ def first_texts(texts: gdata.Encoded, count: int | None = None) -> dict[str, np.
 
 
 def exact(model: GANet, texts: gdata.Encoded, params: Params) -> Json:
-    """Returns exact losses and accuracies of short texts, over all patterns of their gates.
-
-    The result is empty if the gates are not gates of the attention, or if each text has more than
-    `EXACT` words.
-
-    Args:
-      model: the network.
-      texts: the test split.
-      params: the parameters.
-    """
+    """Returns exact losses and accuracies of short texts, over all patterns of their gates. The
+    result is empty if the gates are not gates of the attention, or if each text has more than
+    `EXACT` words."""
     if model.config.gates.gates_on != "attention" or texts.lengths.min() > EXACT:
         return {}
     modes = gate_modes(model, params, first_texts(texts), longest=EXACT)

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from experiments.core.command import run_of
-from experiments.core.comparison import LEVEL, SEEDS, interval_text, p_text, these_runs
+from experiments.core.comparison import SEEDS, interval_text, p_text, these_runs
 from experiments.core.experiment import last
 from experiments.core.kinds import Json
 from experiments.core.origins import NOT_RUN
 from experiments.core.paper import Job
 from experiments.core.records import Records, Store, mean_std, write_json
+from experiments.core.verdict import LEVEL
 from experiments.ga_net import reported
 from experiments.ga_net.experiment import first_texts, texts_of
 from gatedjax import analysis
@@ -67,17 +68,8 @@ def measure(job: Job) -> None:
 
 
 def facts(model: Any, params: Any, texts: gdata.Encoded, count: int) -> Json:
-    """Returns the entry "faithfulness" of a record.
-
-    Args:
-      model: the network.
-      params: its parameters.
-      texts: the test split.
-      count: the number of texts that are measured, from the first.
-
-    Returns:
-      The number of texts, the density, and the values of each text by rationale and measure.
-    """
+    """Returns the entry "faithfulness" of a record. It has the number of texts, the density, and
+    the values of each text by rationale and measure."""
     result = analysis.faithfulness(model, params, first_texts(texts, count))
     density = result.density
     return {
@@ -92,12 +84,8 @@ def facts(model: Any, params: Any, texts: gdata.Encoded, count: int) -> Json:
 
 
 def _measured_records(store: Store) -> dict[tuple[str, str], Records]:
-    """Returns the records with "faithfulness" by (data set, system).
-
-    The data sets are TREC and those with such a record.
-
-    Raises:
-      ValueError: if seeds of a cell were measured on different texts.
+    """Returns the records with "faithfulness" by (data set, system). The data sets are TREC and
+    those with such a record. Raises ValueError if seeds of a cell were measured on different texts.
     """
     measured = {}
     for data, variant in itertools.product(reported.NAMES, VARIANTS):
@@ -119,13 +107,7 @@ def _measured_records(store: Store) -> dict[tuple[str, str], Records]:
 
 
 def values(records: Records, rationale: str, of: str) -> np.ndarray:
-    """Returns a measure of a rationale as an array [seeds, texts].
-
-    Args:
-      records: the records of the seeds.
-      rationale: a key of `RATIONALES`.
-      of: a key of `MEASURES`.
-    """
+    """Returns a measure of a rationale as an array [seeds, texts]."""
     return np.array(
         [record["faithfulness"]["values"][rationale][of] for record in records], np.float64
     )
@@ -154,10 +136,8 @@ def body(store: Store) -> str:
 
 
 def paired_table(store: Store) -> str:
-    """Returns tests of the gates against each other rationale, with corrected p-values.
-
-    The p-values of the rows with enough seeds are corrected together.
-    """
+    """Returns tests of the gates against each other rationale, with corrected p-values. The
+    p-values of the rows with enough seeds are corrected together."""
     lines: list[tuple[list[str], int, float, analysis.TwoWay | None]] = []
     for (data, variant), records in _measured_records(store).items():
         first = [reported.NAMES[data], VARIANTS[variant]]

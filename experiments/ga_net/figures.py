@@ -59,15 +59,7 @@ def statistics(store: Store) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Inspected:
-    """A text under a trained model.
-
-    Attributes:
-      tokens: its words.
-      attention: the weight of each word.
-      gates: the gate of each word; None without gates.
-      predicted: the predicted class.
-      label: the true class.
-    """
+    """A text under a trained model: its words, their weights and gates (if any), and its class."""
 
     tokens: tuple[str, ...]
     attention: np.ndarray
@@ -99,13 +91,8 @@ class Inspector:
     def inspect(
         self, indices: Sequence[int], keep: Sequence[np.ndarray] | None = None
     ) -> list[Inspected]:
-        """Runs the model on examples.
-
-        Args:
-          indices: the examples.
-          keep: for each example a bool [T], True at the words that the model reads. The remaining
-            words are removed from the text. None keeps all words.
-        """
+        """Runs the model on examples. `keep` has for each example a bool [T], True at the words
+        that the model reads. The remaining words are removed from the text."""
         # All batches have the same shape, so that a single program is compiled.
         encoded, rows = self._encoded, min(len(indices), 128)
         size = max(len(encoded.ids[index]) for index in indices)
@@ -153,16 +140,8 @@ def find(encoded: gdata.Encoded, beginning: str) -> int | None:
 
 
 def trained_run(job: Job, data: str, system: str) -> tuple[Run, gdata.Encoded]:
-    """Returns seed 0 of a system and its test texts.
-
-    Args:
-      job: the command for tables.
-      data: the data set.
-      system: the name of the system.
-
-    Returns:
-      The run, trained now or read from its finished work folder, and the encoded test split.
-    """
+    """Returns seed 0 of a system and its test texts. The run is trained now or read from its
+    finished work folder."""
     config = job.config(data, system, 0)
     workdir = job.options.runs / f"{data}-{system}-seed0"
     run = run_of(job.paper, dataclasses.replace(config, workdir=str(workdir)))

@@ -9,7 +9,7 @@ import numpy as np
 
 from gatedjax._utils.terminal import clean
 from gatedjax.analysis._figure import new_figure, save, style
-from gatedjax.analysis._heatmap import Ruler, _break_lines, _make_ruler, _wrap
+from gatedjax.analysis._sheet import Ruler, break_lines, make_ruler, wrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,17 +25,8 @@ _FAINTEST = 0.12
 
 @dataclasses.dataclass(frozen=True)
 class Theme:
-    """The colours of a picture.
-
-    Attributes:
-      ground: the background.
-      ink: the text.
-      muted: closed words.
-      shade: a word with the largest weight.
-      on_shade: the text on a strong shade.
-      same: the mark of an answer that stays the same.
-      other: the mark of another answer.
-    """
+    """The colours of a picture: `shade` is a word with the largest weight, `muted` a closed word.
+    `same` and `other` mark an answer that stays, or not, without the closed words."""
 
     ground: str
     ink: str
@@ -76,20 +67,10 @@ class Row:
 def draw_picture(
     rows: Sequence[Row], heading: str, path_stem: Path | None = None, theme: Theme = LIGHT
 ) -> "Figure":
-    """Draws the sentence under each network, with the title and the finding above its words.
-
-    The shade of a word is its attention weight, relative to the largest weight of the network. A
-    closed word has no shade and is struck through. The answers are below the words.
-
-    Args:
-      rows: the networks, from top to bottom.
-      heading: the first line of the picture.
-      path_stem: path of the .png and .svg file without the suffix; None writes no file.
-      theme: the colours.
-
-    Returns:
-      The Matplotlib figure.
-    """
+    """Draws the sentence under each network, with the title and the finding above its words. The
+    shade of a word is its attention weight, relative to the largest weight of the network. A closed
+    word has no shade and is struck through. The answers are below the words. Returns the Matplotlib
+    figure; without a path no file is written."""
     with style():
         figure = _draw(rows, heading, theme)
         save(figure, path_stem)
@@ -102,23 +83,23 @@ def _draw(rows: Sequence[Row], heading: str, theme: Theme) -> "Figure":
     figure = new_figure(_WIDTH, 1)
     axes = figure.add_axes((0, 0, 1, 1))
     room = _WIDTH - 2 * _MARGIN
-    measure, measure_bold = _make_ruler(figure), _make_ruler(figure, "bold")
+    measure, measure_bold = make_ruler(figure), make_ruler(figure, "bold")
     y = _MARGIN
-    for line in _break_lines(clean(heading), room, measure_bold, _HEADING):
+    for line in break_lines(clean(heading), room, measure_bold, _HEADING):
         _write(axes, _MARGIN, y, line, _HEADING, theme.ink, bold=True)
         y += _LINE + 0.04
     for row in rows:
         y += _GAP - 0.08
-        for line in _break_lines(row.title, room, measure_bold, _TITLE):
+        for line in break_lines(row.title, room, measure_bold, _TITLE):
             _write(axes, _MARGIN, y, line, _TITLE, theme.ink, bold=True)
             y += _LINE
-        for line in _break_lines(row.finding, room, measure, _TEXT):
+        for line in break_lines(row.finding, room, measure, _TEXT):
             _write(axes, _MARGIN, y, line, _TEXT, theme.ink)
             y += _LINE
         y += 0.03
         words = [clean(word) for word in row.words]
         sizes = [measure(word, _TITLE) + _PAD + _SPACE for word in words]
-        for first, past in _wrap(sizes, room):
+        for first, past in wrap(sizes, room):
             x = _MARGIN
             for i in range(first, past):
                 _draw_word(axes, (x, y, sizes[i] - _SPACE), row, i, words[i], theme)

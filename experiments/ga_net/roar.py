@@ -83,14 +83,7 @@ def check(options: Any) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Recursion:
-    """The curves of a system on a data set, for seeds that are trained in a single program.
-
-    Attributes:
-      job: the command.
-      data: the data set.
-      system: the system.
-      seeds: consecutive seeds.
-    """
+    """The curves of a system on a data set, for seeds that are trained in a single program."""
 
     job: Job
     data: str
@@ -131,19 +124,9 @@ class Recursion:
         share: float,
         copies: list[Any],
     ) -> list[tuple[Run, float]]:
-        """Trains the networks of a share, in the form that `analysis.roar` asks for.
-
-        Args:
-          measure: the importance.
-          words: returns the experiment for copies of the texts.
-          shared: runs of the shares in `EVERYWHERE`, which all importances use.
-          runs: the runs of this importance by share; this method adds to them.
-          share: the share of masked words.
-          copies: the masked texts of each seed.
-
-        Returns:
-          (run, test accuracy) of each seed.
-        """
+        """Trains the networks of a share, in the form that `analysis.roar` asks for. `shared` has
+        the runs of the shares in `EVERYWHERE`, which all importances use; `runs` has those of this
+        importance, to which this method adds. Returns (run, test accuracy) of each seed."""
         # At a share of 0 no word is masked and at 1 all words are, whatever the importance.
         # Networks at these shares are trained once and serve all importances.
         networks = shared[share] if share in shared else self._train(measure, share, words(copies))
@@ -181,12 +164,7 @@ class Recursion:
         return networks
 
     def records(self, measure: Measure, runs: list[list[Run]]) -> Records:
-        """Returns a record per seed, with the curve over all shares.
-
-        Args:
-          measure: the importance.
-          runs: the runs by share and seed, as `curves` yields them.
-        """
+        """Returns a record per seed, with the curve over all shares."""
         records = []
         for place in range(len(self.seeds)):
             of_seed = [of_share[place].record for of_share in runs]
@@ -222,13 +200,7 @@ class Recursion:
 
 
 def _scores(source: Any, run: Run, part: Any) -> np.ndarray:
-    """Returns the importance of each word for a trained network, float [N, T].
-
-    Args:
-      source: the name of the importance, as `analysis.rationale_scores` takes it.
-      run: the run of the network.
-      part: the arrays of a split, see `_columns`.
-    """
+    """Returns the importance of each word for a trained network, float [N, T]."""
     return analysis.rationale_scores(run.task.model, run.fit.best_params, part, source)
 
 
@@ -253,14 +225,8 @@ def _columns(texts: Texts[gdata.Encoded]) -> dict[str, Json]:
 def _with_words(
     experiment: Experiment, config: Config, texts: Texts[gdata.Encoded], copies: list[Any]
 ) -> Experiment:
-    """Returns an experiment on masked texts, with another copy of the texts for each seed.
-
-    Args:
-      experiment: the experiment on the texts without masks.
-      config: the configuration of the first seed.
-      texts: the texts without masks.
-      copies: for each seed the masked arrays of each split, in the form of `_columns`.
-    """
+    """Returns an experiment on masked texts, with another copy of the texts for each seed. `copies`
+    has for each seed the masked arrays of each split, in the form of `_columns`."""
 
     def batches(copy: Any) -> Any:
         """Returns the batches of a copy of the texts."""
@@ -329,11 +295,7 @@ def _neighbours(seeds: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def curve(store: Store, data: str, system: str, measure: str) -> Records:
-    """Returns the records of an importance.
-
-    Raises:
-      ValueError: if the records have different shares.
-    """
+    """Returns the records of an importance; raises ValueError if their shares differ."""
     records = store.all(data, name_of(system, measure))
     for record in records[1:]:
         if record["shares"] != records[0]["shares"]:
@@ -374,13 +336,8 @@ def _all() -> list[tuple[SystemName, Measure]]:
 
 
 def _area(records: Records, beside: Records, measure: str) -> list[str]:
-    """Returns two cells of the table: RACU of a curve, and its 95 % interval.
-
-    Args:
-      records: the records of the curve, a record per seed.
-      beside: the records of the curve of random words; only seeds of both curves count.
-      measure: the importance of the curve. For "random" the cells are dashes.
-    """
+    """Returns two cells of the table: RACU of a curve, and its 95 % interval. `beside` is the curve
+    of random words; only seeds of both curves count."""
     if measure == "random":
         return ["-", "-"]
     first, other = ({r["seed"]: r for r in curve_records} for curve_records in (records, beside))
@@ -398,11 +355,9 @@ def _area(records: Records, beside: Records, measure: str) -> list[str]:
 
 
 def _points(records: Records) -> list[tuple[float, float, float | None]]:
-    """Returns the points of a curve for a figure, from its records, a record per seed.
-
-    A point is (percentage of masked words, mean accuracy, standard deviation over seeds). The
-    deviation is None for a single seed.
-    """
+    """Returns the points of a curve for a figure, from its records, a record per seed. A point is
+    (percentage of masked words, mean accuracy, standard deviation over seeds). The deviation is
+    None for a single seed."""
     points = []
     for place, share in enumerate(records[0]["shares"] if records else ()):
         summary = analysis.summary([record["accuracy"][place] for record in records])

@@ -1,23 +1,13 @@
 """A search for settings on validation text: `python -m experiments.ga_net.tune --data trec`."""
 
 import dataclasses
-import functools
 import sys
 from pathlib import Path
 
-from experiments.core.cli import parse_many
 from experiments.core.config import with_changes
-from experiments.core.kinds import Record, Records
+from experiments.core.kinds import Record
 from experiments.core.records import RESULTS
-from experiments.core.tune import (
-    Trial,
-    TuneOptions,
-    combinations,
-    make_trial,
-    preset_of,
-    render_page,
-    tune,
-)
+from experiments.core.tune import Search, Trial, TuneOptions, combinations, make_trial, preset_of
 from experiments.ga_net.config import PRESETS, SWEPT, DataName, SystemName, swept
 from experiments.ga_net.paper import PAPER
 from gatedjax._utils.options import Several
@@ -51,10 +41,6 @@ class TuneConfig(TuneOptions):
 
 OF_GATES = ("tau", "lambda")
 """The values that only systems with gates have."""
-HEADERS = (
-    *("data", "system", "lr", "batch", "dropout", "tau", "lambda", "seed", "steps"),
-    *("chosen by", "best step", "validation loss", "validation accuracy", "density"),
-)
 
 
 def trials(options: TuneConfig) -> list[Trial]:
@@ -85,17 +71,18 @@ def _row(record: Record) -> list[str]:
     )
 
 
-def render(records: Records) -> str:
-    """Returns TUNING.md; trials chosen by loss come first, with the smallest loss at the top."""
-    return render_page(PAPER, HEADERS, _row, records)
-
-
-def main(args: list[str] | None = None) -> int:
-    """Runs the command; returns its exit status."""
-    options = parse_many(TuneConfig, args, "python -m experiments.ga_net.tune")
-    list_trials = functools.partial(trials, options)
-    return tune(PAPER, options, list_trials, ("accuracy", "density"), render)
-
+SEARCH = Search(
+    paper=PAPER,
+    options=TuneConfig,
+    trials=trials,
+    metrics=("accuracy", "density"),
+    headings=(
+        *("data", "system", "lr", "batch", "dropout", "tau", "lambda", "seed", "steps"),
+        *("chosen by", "best step", "validation loss", "validation accuracy", "density"),
+    ),
+    row=_row,
+)
+main = SEARCH.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,15 +3,10 @@
 import sys
 
 from experiments.core import cli
-from experiments.ga_reader.config import START
 
 
 def main(args: list[str] | None = None) -> int:
-    """Runs the command and returns its exit status.
-
-    Args:
-      args: the arguments; None takes the arguments of the process.
-    """
+    """Runs the command and returns its exit status."""
     args = sys.argv[1:] if args is None else args
     # The imports stand here so that each command loads only the modules that it needs.
     if args[:1] in (["answer"], ["make-cloze"]):
@@ -19,11 +14,7 @@ def main(args: list[str] | None = None) -> int:
 
         other = answer if args[0] == "answer" else make_cloze
         return other.main(args[1:])
-    config = cli.parse(args, **vars(START))
-    from experiments.core import command
-    from experiments.ga_reader.paper import PAPER
-
-    return command.run_config(PAPER, config)
+    return cli.run("ga_reader", args)
 
 
 if __name__ == "__main__":

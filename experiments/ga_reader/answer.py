@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from gatedjax.text import _answer
-from gatedjax.text._reader import Reader
+from gatedjax.text.models._reader import Reader
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from gatedjax.data.files._compressed import open_compressed
+from gatedjax.data.files._unpack import open_compressed
 from gatedjax.data.text._tokenize import treebank_tokens as tokens_of
 
 END = {".", "!", "?", "..."}
@@ -18,11 +18,9 @@ _CLOSING = {"''", "'", ")", "]"}
 
 
 def sentences_of(tokens: list[str]) -> list[list[str]]:
-    """Splits tokens into sentences, after . ! ? ... and the quotes and brackets that close there.
-
-    A sentence continues if the next word begins with a lower-case letter, so that `` Why ? '' he
-    asked remains a single sentence.
-    """
+    """Splits tokens into sentences, after . ! ? ... and the quotes and brackets that close there. A
+    sentence continues if the next word begins with a lower-case letter, so that `` Why ? '' he
+    asked remains a single sentence."""
     sentences: list[list[str]] = []
     current: list[str] = []
     i = 0
@@ -80,14 +78,8 @@ def read_book(path: Path) -> Sentences:
     Text around the book in files of Project Gutenberg is removed, and paragraphs without a
     lower-case letter (headings) are left out. No sentence crosses the end of a paragraph.
 
-    Args:
-      path: the text file, in UTF-8, plain or compressed (.gz, .bz2, .xz, .zst or .zip).
-
-    Returns:
-      The sentences.
-
-    Raises:
-      ValueError: if the file is not UTF-8 or has no sentence.
+    The file is UTF-8, plain or compressed (.gz, .bz2, .xz, .zst or .zip). Raises ValueError if it
+    is not, or has no sentence.
     """
     try:
         with open_compressed(path) as file:
@@ -119,12 +111,10 @@ def _inner(sentence: list[str]) -> Iterable[int]:
 
 
 def names_of(sentences: Sentences) -> set[str]:
-    """Finds the names: words with a capital inside of sentences that are rarely in lower case.
-
-    A name occurs at least three times inside of sentences, and at least five times as often as the
+    """Finds the names: words with a capital inside of sentences that are rarely in lower case. A
+    name occurs at least three times inside of sentences, and at least five times as often as the
     same word in lower case. Each part of a name counts as a word. Peoples, languages and places are
-    names, and so is a title that is always capitalised unless it is in a short list.
-    """
+    names, and so is a title that is always capitalised unless it is in a short list."""
     inside: collections.Counter[str] = collections.Counter()
     small: collections.Counter[str] = collections.Counter()
     for sentence in sentences:
@@ -144,12 +134,9 @@ def names_of(sentences: Sentences) -> set[str]:
 
 def nouns_of(sentences: Sentences) -> set[str]:
     """Finds the common nouns: lower-case words after a determiner and before a word that follows
-    nouns.
-
-    A noun occurs at least three times between such words, in at least half of its places after a
-    determiner. Adjectives that stand for nouns ("the poor of") can be among them; nouns that mostly
-    precede other nouns are missed.
-    """
+    nouns. A noun occurs at least three times between such words, in at least half of its places
+    after a determiner. Adjectives that stand for nouns ("the poor of") can be among them; nouns
+    that mostly precede other nouns are missed."""
     after: collections.Counter[str] = collections.Counter()
     closed: collections.Counter[str] = collections.Counter()
     for sentence in sentences:

@@ -82,11 +82,7 @@ class GAReaderRunConfig(RunConfig):
                 raise ValueError(f"{name} must be positive or None, got {value}")
 
     def training(self, steps_per_epoch: int) -> TrainConfig:
-        """Returns the training options, with numbers of epochs converted to steps.
-
-        Args:
-          steps_per_epoch: the number of steps in a pass over the training questions.
-        """
+        """Returns the training options, with numbers of epochs converted to steps."""
         changes: Json = {}
         if self.epochs is not None:
             changes["num_steps"] = min(self.train.num_steps, self.epochs * steps_per_epoch)
@@ -112,11 +108,8 @@ def _preset(name: DataName, *, dropout: float, released: bool) -> GAReaderRunCon
     authors' program the network is evaluated once in 100 updates, and training ends after 10
     epochs, or after an epoch without a better result.
 
-    Args:
-      name: the data set.
-      dropout: the dropout of the data set.
-      released: True has the authors' released settings: characters of words, fixed word vectors and
-        the qe-comm feature. Otherwise the network is wider, trains its vectors and has no feature.
+    `released` has the authors' released settings: characters of words, fixed word vectors and the
+    qe-comm feature. Otherwise the network is wider, trains its vectors and has no feature.
     """
     return GAReaderRunConfig(
         preset=name,
@@ -176,13 +169,7 @@ PRESETS: dict[str, GAReaderRunConfig] = {
 
 def base_of(data: str) -> str:
     """Returns the reader without the feature, with fixed or trained word vectors as in the preset.
-
-    Args:
-      data: the data set, by preset.
-
-    Returns:
-      The name of the variant: "fix" or "update".
-    """
+    Its name is "fix" or "update"."""
     return "fix" if PRESETS[data].model.freeze_embeddings else "update"
 
 

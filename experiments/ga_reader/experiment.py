@@ -16,7 +16,7 @@ from experiments.core.records import write_json
 from experiments.ga_reader.config import DataConfig, GAReaderRunConfig
 from gatedjax import data as gdata
 from gatedjax.models import GAReader, GAReaderTask
-from gatedjax.text._folders import CHARACTERS
+from gatedjax.text.models._folders import CHARACTERS
 from gatedjax.training.distributed import is_main
 
 SOURCES = {"cnn": "cnn_cloze", "daily_mail": "daily_mail_cloze", "wdw": "wdw_strict"}
@@ -24,13 +24,7 @@ SOURCES = {"cnn": "cnn_cloze", "daily_mail": "daily_mail_cloze", "wdw": "wdw_str
 
 
 def source_of(name: str, split: str, folders: Any) -> gdata.Source:
-    """Loads the questions of a split.
-
-    Args:
-      name: the data set.
-      split: "train", "validation" or "test".
-      folders: has `data_dir` and `manual_dir`.
-    """
+    """Loads the questions of a split."""
     if name == "two_facts":
         return gdata.load(name, split)
     paths = {"data_dir": folders.data_dir, "manual_dir": folders.manual_dir}
@@ -39,12 +33,7 @@ def source_of(name: str, split: str, folders: Any) -> gdata.Source:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Questions:
-    """A data set of questions.
-
-    Attributes:
-      texts: the encoded splits with vocabulary and word vectors.
-      characters: the alphabet of the words.
-    """
+    """A data set of questions: the encoded splits, and the alphabet of their words."""
 
     texts: text.Texts[gdata.EncodedCloze]
     characters: gdata.Characters
@@ -64,16 +53,10 @@ class Questions:
 
 @functools.lru_cache(maxsize=1)
 def read_questions(config: DataConfig, dim: int) -> Questions:
-    """Loads, counts and encodes the splits, and reads the word vectors.
-
-    The vocabulary has the words of all splits. A word without a pretrained vector has a random
-    vector, as words of new texts have (the paper's OOV vectors at test time). The last result is
-    cached, so that consecutive runs share it.
-
-    Args:
-      config: the configuration of the data.
-      dim: width of the word vectors.
-    """
+    """Loads, counts and encodes the splits, and reads the word vectors. The vocabulary has the
+    words of all splits. A word without a pretrained vector has a random vector, as words of new
+    texts have (the paper's OOV vectors at test time). The last result is cached, so that
+    consecutive runs share it."""
     path = text.find_embeddings(config.embeddings, config.manual_dir)
     text.check_embeddings(path, dim)
     sources = {split: source_of(config.name, split, config) for split in text.SPLITS}
@@ -168,15 +151,7 @@ def counts(encoded: gdata.EncodedCloze) -> Json:
 
 
 def substitute(config: DataConfig, questions: str | None) -> str | None:
-    """Returns a note about the differences from the paper's questions and word vectors.
-
-    Args:
-      config: the configuration of the data.
-      questions: the note about the questions, or None.
-
-    Returns:
-      The note, or None if there is no difference.
-    """
+    """Returns a note about the differences from the paper's questions and word vectors."""
     parts = [questions]
     if config.name != "two_facts":
         if config.embeddings == "none":

@@ -16,9 +16,9 @@ from experiments.ga_reader.statistics import accuracy_text, one_sided_texts
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax._utils.terminal import say
-from gatedjax.text._folders import VOCABULARY
-from gatedjax.text._reader import Reader, Reading
-from gatedjax.text._reader_figure import draw
+from gatedjax.text.answers._reader_figure import draw
+from gatedjax.text.models._folders import VOCABULARY
+from gatedjax.text.models._reader import Reader, Reading
 
 SHOWN = 5
 """The number of questions in figure 3, as in the paper."""
@@ -34,12 +34,8 @@ def with_share(variant: str, share: int) -> str:
 
 
 def by_share(store: Store, data: str) -> dict[tuple[bool, int], tuple[Records, Records]]:
-    """Returns the records of the readers of figure 2.
-
-    Returns:
-      (True with the feature, share of the questions in percent) -> the records of runs with gating,
-      and of runs without.
-    """
+    """Returns the records of the readers of figure 2, with gating and without. The keys are (True
+    with the feature, share of the questions in percent)."""
     names = {False: (base_of(data), "no_gating"), True: (feature_of(data), "feature_no_gating")}
 
     def pair(feature: bool, share: int) -> tuple[Records, Records]:
@@ -52,13 +48,7 @@ def by_share(store: Store, data: str) -> dict[tuple[bool, int], tuple[Records, R
 
 
 def shares(store: Store, table: Table, data: str) -> Table:
-    """Returns figure 2 as a table: test accuracy with and without gating for each training share.
-
-    Args:
-      store: the records of the paper.
-      table: the table with title and note.
-      data: the data set.
-    """
+    """Returns figure 2 as a table: accuracy with and without gating for each training share."""
     headings = ["feature", "training share (%)", "training questions", "no gating: test (%)"]
     test = "McNemar p, one-sided, each seed (only gating right : only none)"
     headings += ["gating: test (%)", test, "p in the paper"]
@@ -125,11 +115,9 @@ def figure_links(store: Store) -> str:
 
 
 def workdir_of(job: Job, data: str) -> Path | None:
-    """Returns the work folder of the run for figure 3, or None.
-
-    It is the run with the best validation result among the runs with a work folder, of the reader
-    with and without the feature, because only the gating hops of these readers attend to words.
-    """
+    """Returns the work folder of the run for figure 3, or None. It is the run with the best
+    validation result among the runs with a work folder, of the reader with and without the feature,
+    because only the gating hops of these readers attend to words."""
     candidates = []
     for variant in (base_of(data), feature_of(data)):
         for record in job.store.all(data, variant):
@@ -149,11 +137,7 @@ def chosen_readings(readings: Sequence[Reading]) -> list[Reading]:
     questions follow. If no query is short, longer queries are taken. The order of the questions
     decides among equals.
 
-    Args:
-      readings: the readings of validation questions.
-
-    Returns:
-      At most five readings.
+    There are at most five.
     """
     right = [r for r in readings if r.best == r.example["label"]]
     short = [r for r in right if len(r.query) <= MOST_WORDS] or right
@@ -169,11 +153,8 @@ def chosen_readings(readings: Sequence[Reading]) -> list[Reading]:
 
 
 def heat_maps(job: Job) -> None:
-    """Draws validation questions of the best run with a work folder, for each data set.
-
-    Raises:
-      ValueError: if there is no such run, or it answers no question.
-    """
+    """Draws validation questions of the best run with a work folder, for each data set. Raises
+    ValueError if there is no such run, or it answers no question."""
     for data in job.data:
         workdir = workdir_of(job, data)
         if workdir is None:

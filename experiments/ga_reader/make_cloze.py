@@ -74,17 +74,9 @@ def main(args: list[str]) -> int:
 
 
 def make_cloze(options: MakeClozeConfig) -> dict:
-    """Writes the files of questions.
-
-    Args:
-      options: the options of the command.
-
-    Returns:
-      The books of each part and the counts of outcomes, as in make_cloze.json.
-
-    Raises:
-      ValueError: for impossible options, and if no question can be made for a part.
-    """
+    """Writes the files of questions. Returns the books of each part and the counts of outcomes, as
+    in make_cloze.json. Raises ValueError for impossible options, and if no question can be made for
+    a part."""
     if options.stride < 1:
         raise ValueError(f"--stride must be at least 1, got {options.stride}")
     if not 0 < options.held_out <= 0.4:
@@ -140,18 +132,9 @@ def make_cloze(options: MakeClozeConfig) -> dict:
 def split(
     texts: dict[str, books.Sentences], held_out: float, seed: int
 ) -> dict[str, dict[str, books.Sentences]]:
-    """Splits the texts into training, validation and test.
-
-    Three or more books are split by book. Fewer books are each split into three consecutive pieces.
-
-    Args:
-      texts: name of the book -> its sentences.
-      held_out: the share for validation, and the share for test.
-      seed: seed of the order of the books.
-
-    Returns:
-      Name of the part -> name of the book -> its sentences.
-    """
+    """Splits the texts into training, validation and test. Three or more books are split by book.
+    Fewer books are each split into three consecutive pieces. `held_out` is the share for
+    validation, and for test."""
     names = sorted(texts)
     if len(names) >= 3:
         order = [names[i] for i in np.random.default_rng(seed).permutation(len(names))]
@@ -177,18 +160,9 @@ def question(
     words: tuple[set[str], set[str]],
     draw: np.random.Generator,
 ) -> tuple[str, list[str]]:
-    """Tries to make a question of a query.
-
-    Args:
-      context: the sentences before the query.
-      query: the tokens of the query.
-      kind: "NE" asks for a name, "CN" for a common noun.
-      words: the names and the common nouns of the book.
-      draw: the random generator.
-
-    Returns:
-      The outcome (see `OUTCOMES`), and the lines of the question, empty unless it was written.
-    """
+    """Tries to make a question of a query. `kind` is "NE" for a name, or "CN" for a common noun.
+    Returns the outcome (see `OUTCOMES`), and the lines of the question, empty unless it was
+    written."""
     names, nouns = words
     of_class = names if kind == "NE" else nouns
     if not SHORTEST <= len(query) <= LONGEST:

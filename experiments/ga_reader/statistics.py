@@ -30,18 +30,8 @@ def accuracy_text(records: Records, part: str = "test", digits: int = 2) -> str:
 
 
 def one_sided(first: Records, second: Records) -> list[McNemar]:
-    """Runs exact McNemar tests of whether the first reader is better.
-
-    Args:
-      first: the records of the first reader.
-      second: the records of the second reader.
-
-    Returns:
-      A test for each seed that both have.
-
-    Raises:
-      ValueError: if the test sets differ in size.
-    """
+    """Runs exact McNemar tests of whether the first reader is better. There is a test for each seed
+    that both have. Raises ValueError if the test sets differ in size."""
     a, b = ({record["seed"]: record for record in records} for records in (first, second))
     tests = []
     for seed in sorted(a.keys() & b.keys()):
@@ -56,16 +46,8 @@ def one_sided(first: Records, second: Records) -> list[McNemar]:
 
 
 def one_sided_texts(pairs: Mapping[K, tuple[Records, Records]]) -> dict[K, str]:
-    """Formats one-sided p-values by seed with their counts; the p-values are not corrected.
-
-    A pair has no p-value if it has fewer than three common seeds or a collapsed run.
-
-    Args:
-      pairs: key -> the records of the reader that may be better, and of the other reader.
-
-    Returns:
-      The text of each key.
-    """
+    """Formats one-sided p-values by seed with their counts; the p-values are not corrected. A pair
+    has no p-value if it has fewer than three common seeds or a collapsed run."""
     texts = {}
     for key, pair in pairs.items():
         tests = one_sided(*pair)

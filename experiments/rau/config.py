@@ -69,16 +69,7 @@ PTB_ROW = 46_480
 def _classifier(
     preset: str, name: DataName, changes: Changes, epochs: int, every: int = 1, batch: int = 128
 ) -> RAURunConfig:
-    """Returns the preset of a classifier, which is evaluated and saved after each `every` epochs.
-
-    Args:
-      preset: its name.
-      name: the data set.
-      changes: further changes.
-      epochs: the largest number of epochs.
-      every: epochs between two evaluations.
-      batch: the batch size.
-    """
+    """Returns the preset of a classifier, which is evaluated and saved every `every` epochs."""
     epoch = -(-TRAIN_EXAMPLES[name] // batch)
     steps = {
         "train.num_steps": epochs * epoch,

@@ -59,10 +59,8 @@ def _image_parts(config: DataConfig) -> Json:
 
 
 def _texts(config: RAURunConfig) -> Texts:
-    """Returns the encoded IMDB reviews of a run, with their vocabulary and word vectors.
-
-    The vocabulary has only words of the training text.
-    """
+    """Returns the encoded IMDB reviews of a run, with their vocabulary and word vectors. The
+    vocabulary has only words of the training text."""
     data = config.data
     return read_texts(
         "imdb_reviews",
@@ -95,12 +93,10 @@ def experiment(config: RAURunConfig) -> Experiment:
 
 
 def language_model(config: RAURunConfig) -> Experiment:
-    """Returns the experiment of a language model.
-
-    The best parameters are those of the lowest validation loss after an epoch, measured on
-    `data.eval_batch_size` rows, each of which starts from the zero state. The perplexities of the
-    record are measured on a single row, so that each word is predicted from all words before it.
-    """
+    """Returns the experiment of a language model. The best parameters are those of the lowest
+    validation loss after an epoch, measured on `data.eval_batch_size` rows, each of which starts
+    from the zero state. The perplexities of the record are measured on a single row, so that each
+    word is predicted from all words before it."""
     data = config.data
     streams = load_splits("ptb", data)
     vocabulary = streams["train"].vocabulary
@@ -155,16 +151,8 @@ def language_model(config: RAURunConfig) -> Experiment:
 
 
 def last_epoch_perplexity(workdir: Path, steps: int, steps_per_epoch: int) -> float | None:
-    """Computes the training perplexity over the last whole epoch, including dropout.
-
-    Args:
-      workdir: the work folder with metrics.jsonl.
-      steps: the number of steps of the run.
-      steps_per_epoch: the number of steps of an epoch.
-
-    Returns:
-      The perplexity; None if no epoch is complete.
-    """
+    """Computes the training perplexity over the last whole epoch, including dropout. It is None if
+    no epoch is complete."""
     first = steps // steps_per_epoch * steps_per_epoch - steps_per_epoch
     if first < 0:
         return None

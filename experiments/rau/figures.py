@@ -42,11 +42,8 @@ IMAGES = (
 
 
 def samples(job: Job) -> None:
-    """Draws the first test images of each class.
-
-    The figure is written to the work folders and not to the results, because the images belong to
-    the data set.
-    """
+    """Draws the first test images of each class. The figure is written to the work folders and not
+    to the results, because the images belong to the data set."""
     (name,) = job.table.data
     source = load_splits(name, job.options, ["test"])["test"]
     stem = job.options.runs / job.options.what
@@ -56,14 +53,7 @@ def samples(job: Job) -> None:
 
 
 def at(cell: str, name: str, path: str, value: float) -> Variant:
-    """Returns a cell with another value of a setting than the preset's.
-
-    Args:
-      cell: the cell.
-      name: the last part of the variant's name.
-      path: the dotted path of the setting.
-      value: its value.
-    """
+    """Returns a cell with another value of a setting than the preset's."""
     return Variant(f"{cell}_{name}", reported.CELLS[cell], {"model.cell": cell, path: value})
 
 
@@ -134,15 +124,8 @@ CLASSES = {"digits": 10, "mnist": 10, "fashion_mnist": 10, "imdb": 2}
 
 @functools.lru_cache(maxsize=512)
 def network(config: RAUConfig, name: str) -> tuple[int, int]:
-    """Counts the parameters of a classifier.
-
-    Args:
-      config: the configuration of the network.
-      name: the data set, not "ptb".
-
-    Returns:
-      The numbers of parameters without word vectors and of the recurrent layer.
-    """
+    """Counts the parameters of a classifier. Returns the numbers of parameters without word vectors
+    and of the recurrent layer."""
     # The shapes of parameters do not depend on the length of a text, so one step suffices.
     batch: Json = {"lengths": np.ones(1, np.int32)}
     if name in ROW_WIDTH:
@@ -161,14 +144,8 @@ def network(config: RAUConfig, name: str) -> tuple[int, int]:
 
 
 def matched_width(preset: str, cell: CellName) -> int:
-    """Returns the width at which a cell has nearly as many parameters as the preset's GRU.
-
-    Word vectors, which are the same for all cells, are not counted.
-
-    Args:
-      preset: the preset.
-      cell: the cell.
-    """
+    """Returns the width at which a cell has nearly as many parameters as the preset's GRU. Word
+    vectors, which are the same for all cells, are not counted."""
     config = PRESETS[preset]
 
     def count(cell: CellName, hidden: int) -> int:

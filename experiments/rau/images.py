@@ -21,22 +21,9 @@ def plot_images(
     per_class: int = 8,
     title: str | None = None,
 ) -> "Figure":
-    """Draws a row per class with its first images.
-
-    Args:
-      images: [n, rows, columns]; each image is drawn from its 0 to its maximum, black on white.
-      labels: class numbers [n].
-      class_names: the names of all classes.
-      path_stem: the path of the files without suffix; None writes no file.
-      per_class: images of a row; a class with fewer images has a shorter row.
-      title: the title of the figure.
-
-    Returns:
-      The figure.
-
-    Raises:
-      ValueError: if shapes, labels or per_class do not fit.
-    """
+    """Draws a row per class with its first images. Each image [rows, columns] is drawn from its 0
+    to its maximum, black on white; a class with fewer images has a shorter row. Raises ValueError
+    if shapes, labels or per_class do not fit."""
     images, labels = np.asarray(images), np.asarray(labels)
     if images.ndim != 3 or labels.shape != images.shape[:1]:
         raise ValueError(

@@ -272,10 +272,8 @@ def changed_setting(name: str) -> str:
 
 
 def other_settings(store: Store) -> list[tuple[str, str]]:
-    """Returns (data set, system) of the records at other settings.
-
-    The learning rates that the paper tried on IMDB are left out, because they have their own table.
-    """
+    """Returns (data set, system) of the records at other settings. The learning rates that the
+    paper tried on IMDB are left out, because they have their own table."""
     in_paper = [("imdb", variant.name) for variant in RATES]
     names = [
         (name, variant)
@@ -392,12 +390,8 @@ def paper_gain(row: TableRow) -> float:
 
 
 def at_last(heading: str, place: int) -> Column:
-    """Returns a column of RAU minus the cell of the row at the last step, in points.
-
-    Args:
-      heading: the heading of the column.
-      place: 0 for the difference, 1 for its interval.
-    """
+    """Returns a column of RAU minus the cell of the row at the last step, in points. `place` is 0
+    for the difference, and 1 for its interval."""
 
     def text(row: TableRow) -> str:
         return "-" if row.comparison is None else row.comparison.last_cells()[place]
@@ -451,7 +445,10 @@ FASTER_TABLE = Table(
     ),
 )
 FIGURES = Table(
-    title="Figures", note="Curves are drawn from the records.", body=figures.list_figures
+    title="Figures",
+    note="Curves are drawn from the records. Figure 7 shows 314 steps of IMDB, of 30,000 in the "
+    "paper.",
+    body=figures.list_figures,
 )
 RUNS = c.runs(
     reported.NAMES,
@@ -465,13 +462,7 @@ RUNS = c.runs(
 
 
 def curves_figure(about: str, data: str, trained: Any = requested_cells) -> Figure:
-    """Returns a figure with curves of the cells that --cells names.
-
-    Args:
-      about: its description in the help.
-      data: the data set.
-      trained: see `Figure.trained`.
-    """
+    """Returns a figure with curves of the cells that --cells names."""
     return Figure(draw=figures.curves, about=about, data=(data,), trained=trained)
 
 
@@ -557,16 +548,24 @@ PAPER = Paper(
         *(TABLE1, PAIRED, TRAINING, TABLE2, OTHERS, TABLE3, TABLE4),
         *(LEARNING_RATES, ATTENTION, MATCHED, LONG_TABLE, FASTER_TABLE, FIGURES, RUNS),
     ),
-    claims=tuple(
+    claims=(
+        *(
+            Claim(
+                says=f"RAU is better than {reported.CELLS[name]}",
+                table=PAIRED,
+                rows=(name,),
+                data=reported.DATA,
+                paper=paper_difference,
+                units=dict.fromkeys(LANGUAGE, "nats per token"),
+            )
+            for name in PAIRED.variants
+        ),
         Claim(
-            says=f"RAU is better than {reported.CELLS[name]}",
-            table=PAIRED,
-            rows=(name,),
-            data=reported.DATA,
-            paper=paper_difference,
-            units=dict.fromkeys(LANGUAGE, "nats per token"),
-        )
-        for name in PAIRED.variants
+            says="RAU is better than GRU with as many parameters",
+            table=MATCHED,
+            rows=("rau_matched",),
+            data=IMAGES,
+        ),
     ),
     numbers=numbers,
     search="the trials behind the presets (learning rates, the moving average on PTB small) have "

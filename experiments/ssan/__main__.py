@@ -3,15 +3,10 @@
 import sys
 
 from experiments.core import cli
-from experiments.ssan.config import START
 
 
 def main(args: list[str] | None = None) -> int:
-    """Runs the command and returns its exit status.
-
-    Args:
-      args: the arguments; None takes the arguments of the process.
-    """
+    """Runs the command and returns its exit status."""
     args = sys.argv[1:] if args is None else args
     # The imports stand here so that each command loads only the modules that it needs.
     if args[:1] == ["translate"]:
@@ -22,11 +17,7 @@ def main(args: list[str] | None = None) -> int:
         from experiments.ssan import make_probes
 
         return make_probes.main(args[1:])
-    config = cli.parse(args, **vars(START))
-    from experiments.core import command
-    from experiments.ssan.paper import PAPER
-
-    return command.run_config(PAPER, config)
+    return cli.run("ssan", args)
 
 
 if __name__ == "__main__":

@@ -56,15 +56,8 @@ FIGURES = {
 def for_each_data_set(
     analyse: Callable[[Job, str], None], then: Callable[[Job], None] = lambda job: None
 ) -> Callable[[Job], None]:
-    """Returns a function that analyses each data set of a command.
-
-    Args:
-      analyse: called with the job and the name of each data set.
-      then: called with the job at the end.
-
-    Returns:
-      The function of a job. It raises ValueError if the command names a data set twice.
-    """
+    """Returns a function that analyses each data set of a command. `then` is called with the job at
+    the end. The function raises ValueError if the command names a data set twice."""
 
     def all_of_them(job: Job) -> None:
         repeated = [data for data, n in collections.Counter(job.data).items() if n > 1]
@@ -84,14 +77,8 @@ def uses_local_heads(job: Job, data: str) -> bool:
 
 
 def load_encoders(job: Job, data: str) -> dict[str, Encoder]:
-    """Loads the encoders of seed 0, without a selector and with a selector in layer 1.
-
-    Returns:
-      An encoder for each of the names `BASE` and `FULL`.
-
-    Raises:
-      FileNotFoundError: if a run has not finished.
-    """
+    """Loads the encoders of seed 0 without a selector (`BASE`) and with one in layer 1 (`FULL`).
+    Raises FileNotFoundError if a run has not finished."""
     use_local = uses_local_heads(job, data)
     trained = {role: local_name(role) if use_local else role for role in TITLES}
     return {
@@ -109,41 +96,19 @@ def title_of(data: str, numbers: Numbers) -> str:
 
 
 def file_of(store: Store, name: str, data: str) -> Path:
-    """Returns the path of the results of an analysis.
-
-    Args:
-      store: the records of the paper.
-      name: the name of the table, figure or reference.
-      data: the data set.
-    """
+    """Returns the path of the results of an analysis."""
     return store.folder / "attention" / f"{name}-{data}.json"
 
 
 def read_results(store: Store, name: str) -> list[tuple[str, Numbers]]:
-    """Reads the results of an analysis on all data sets, in the order of their names.
-
-    Args:
-      store: the records of the paper.
-      name: the name of the table or figure.
-
-    Returns:
-      Pairs of a data set and its results.
-    """
+    """Reads the results of an analysis on all data sets, in the order of their names."""
     paths = sorted((store.folder / "attention").glob(f"{name}-*.json"))
     return [(path.stem.removeprefix(f"{name}-"), read_json(path)) for path in paths]
 
 
 def _save(job: Job, data: str, numbers: Numbers) -> str:
-    """Writes the results of an analysis; only --rerun replaces different results.
-
-    Args:
-      job: the command; its table or figure and the data set determine the file.
-      data: the data set.
-      numbers: the results, a dict for JSON.
-
-    Returns:
-      The title of the data set, see `title_of`.
-    """
+    """Writes the results of an analysis; only --rerun replaces different results. Returns the title
+    of the data set, see `title_of`."""
     path = file_of(job.store, job.options.what, data)
     if uses_local_heads(job, data):
         # The title of a page needs it, and the file has no other trace of the networks.
@@ -164,12 +129,7 @@ def _figure_stem(job: Job, data: str) -> Path:
 
 
 def treebank(options: Any, split: str = "test") -> Records:
-    """Loads sentences of the English Web Treebank, with tags and constituents.
-
-    Args:
-      options: has `data_dir` and `manual_dir`.
-      split: "train", "validation" or "test".
-    """
+    """Loads sentences of the English Web Treebank, with tags and constituents."""
     folders = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
     return list(gdata.load("ewt_trees", split, **folders))
 
@@ -189,17 +149,9 @@ def _maps(
 
 
 def _tagged_maps(options: Any, encoder: Encoder, examples: Sequence[Any]) -> list[np.ndarray]:
-    """Computes the attention between the words of tagged sentences.
-
-    Args:
-      options: has the layer and the head.
-      encoder: the encoder of a trained network.
-      examples: sentences with "tokens" and "tags". The tags mark the words that follow the previous
-        word without a space.
-
-    Returns:
-      An array [n, n] of queries and keys for each sentence of n words.
-    """
+    """Computes the attention between the words of tagged sentences. The tags mark the words that
+    follow the previous word without a space. Returns an array [n, n] of queries and keys for each
+    sentence of n words."""
     glued = [[tag in GLUED for tag in example["tags"]] for example in examples]
     return _maps(options, encoder, [example["tokens"] for example in examples], glued=glued)
 
@@ -277,13 +229,9 @@ def tag_shares(job: Job, data: str) -> None:
 
 
 def tagged_sentences(job: Job, data: str) -> tuple[Records, str]:
-    """Returns tagged sentences on which to run a network, and a note about their source.
-
-    Tree depth and top constituents have test sentences of the treebank, with gold tags; other data
-    sets borrow the test sentences of the treebank.
-
-    Raises:
-      ValueError: if the treebank contains no test sentence.
+    """Returns tagged sentences on which to run a network, and a note about their source. Tree depth
+    and top constituents have test sentences of the treebank, with gold tags; other data sets borrow
+    the test sentences of the treebank. Raises ValueError if the treebank contains no test sentence.
     """
     options = job.options
     if not data.startswith(("tree_depth", "top_const")):
@@ -337,12 +285,9 @@ def table7(store: Store) -> str:
 
 
 def distances(job: Job, data: str) -> None:
-    """Draws figures 2 and 4, attention over the distance of query and key, and writes the
-    shares.
-
+    """Draws figures 2 and 4, attention over the distance of query and key, and writes the shares.
     Without the work folders of the networks, the figure is drawn from shares that an earlier
-    command wrote for the same layer and the same networks.
-    """
+    command wrote for the same layer and the same networks."""
     path = file_of(job.store, job.options.what, data)
     try:
         encoders = load_encoders(job, data)
@@ -386,11 +331,8 @@ def _distance_shares(job: Job, data: str, encoders: dict[str, Encoder]) -> Numbe
 
 
 def heat_maps(job: Job, data: str) -> None:
-    """Draws figures 3 and 5, the attention within a sentence with changed order.
-
-    Raises:
-      ValueError: if the order of the sentences of a data set was not changed.
-    """
+    """Draws figures 3 and 5, the attention within a sentence with changed order. Raises ValueError
+    if the order of the sentences of a data set was not changed."""
     if not all(name.startswith(("bshift", "wrd")) for name in job.data):
         figure = job.options.what
         raise ValueError(
@@ -448,10 +390,8 @@ APART = bounded_name("")
 
 def curves(job: Job, data: str) -> None:
     """Draws validation accuracy and the share of selected pairs for all networks that learned.
-
     Selectors with a bounded gradient get a second figure, together with the networks without a
-    selector.
-    """
+    selector."""
     store = job.store
     learned = store.learned_records(data)
     bounded_names = {name for name in learned if name.endswith(APART)}
@@ -475,10 +415,8 @@ def curves(job: Job, data: str) -> None:
 
 def _selection_rates(records: Records) -> Records:
     """Returns a dict {"rate": curve} for each record of a network with a single selective layer.
-
     The points of a curve are (step, share of selected pairs, share of empty queries). Records of
-    networks with several selective layers, or none, are left out.
-    """
+    networks with several selective layers, or none, are left out."""
     layers = [record.get("selection_curve", {}).values() for record in records]
     return [
         {"rate": rates}
@@ -528,10 +466,7 @@ def figures(store: Store) -> str:
 
 def linear_reference(job: Job, data: str) -> None:
     """Trains the linear classifier of neighbouring words on a probe, and writes its accuracy.
-
-    Raises:
-      ValueError: if a data set is not a probe.
-    """
+    Raises ValueError if a data set is not a probe."""
     if unsuitable := [name for name in job.data if name not in PROBES]:
         raise ValueError(
             f"--data must be among {', '.join(PROBES)} for neighbours, got {unsuitable[0]!r}"

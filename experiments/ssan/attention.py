@@ -16,7 +16,7 @@ from experiments.ssan.sentences import sentences
 from gatedjax.data.batches._sequences import one_pass
 from gatedjax.models import SSANTranslator
 from gatedjax.models.ssan.translation import STOP
-from gatedjax.text._translator import open_translator
+from gatedjax.text.models._translator import open_translator
 from gatedjax.training import restore_params
 
 BATCH = 64
@@ -41,16 +41,8 @@ class Encoder:
 
 
 def load_encoder(config: RunConfig, workdir: Path) -> Encoder:
-    """Loads the encoder of a finished run.
-
-    Args:
-      config: the configuration of the run.
-      workdir: the work folder of the run.
-
-    Raises:
-      FileNotFoundError: if the run has not finished.
-      ValueError: if the network of the run does not encode whole sentences.
-    """
+    """Loads the encoder of a finished run. Raises FileNotFoundError if the run has not finished,
+    and ValueError if the network of the run does not encode whole sentences."""
     if not (workdir / "results.json").exists():
         raise FileNotFoundError(
             f"{workdir} must be the work folder of a finished run, got no results.json: train it "
@@ -98,16 +90,9 @@ def attention(
     The attention between pieces of words is merged (see `merge_pieces`), and attention to the end
     of the sentence is left out.
 
-    Args:
-      encoder: the trained encoder.
-      texts: the sentences.
-      glued: for each word, True if it follows the previous word without a space; only networks of
-        pieces use it. None means that all words follow a space.
-      layer: the layer, from 1.
-      head: the head, from 0; None takes the mean over heads.
-
-    Returns:
-      An array [n, n] of queries and keys for each sentence of n words.
+    `glued` is True for words that follow the previous word without a space; only networks of pieces
+    use it. Layers count from 1, heads from 0; without a head the mean over heads is taken. Returns
+    an array [n, n] of queries and keys for each sentence of n words.
     """
     model = encoder.config.model
     if not 1 <= layer <= model.num_layers:
@@ -139,15 +124,9 @@ def merge_pieces(weights: ArrayLike, word: ArrayLike) -> np.ndarray:
     The queries of a word are averaged over its pieces, and the weights on its pieces are summed, so
     that the sums of rows stay the same.
 
-    Args:
-      weights: W [..., n, n] over pieces, without padding.
-      word: int [n], the index of the word of each piece: it starts at 0 and rises in steps of 0 or
-        1.
-
-    Returns:
-      W [..., N, N] over words.
-
     Reference: spec of SSAN; the paper does not describe how pieces become words.
+
+    `word` [n] is the index of the word of each piece: it starts at 0 and rises in steps of 0 or 1.
     """
     weights, word = np.asarray(weights, np.float64), np.asarray(word, int)
     n = len(word)

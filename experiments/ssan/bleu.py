@@ -18,11 +18,8 @@ SAMPLES = 1_000
 
 
 def bleu_of(statistics: np.ndarray) -> float:
-    """Returns BLEU in percent of summed statistics, smoothed as in sacrebleu.
-
-    Args:
-      statistics: int [10], the sum of the statistics of sentences: the lengths of output and
-        reference, then the matches and totals of n-grams for n = 1 to 4.
+    """Returns BLEU in percent of summed statistics, smoothed as in sacrebleu. The statistics [10]
+    are the lengths of output and reference, then the matches and totals of n-grams for n = 1 to 4.
     """
     metric = bleu_metric()
     total = [int(x) for x in statistics]
@@ -45,14 +42,8 @@ def resample(
     samples: int = SAMPLES,
     seed: int = 0,
 ) -> np.ndarray:
-    """Returns the differences [samples] of two systems on resampled test sets (Koehn 2004).
-
-    Args:
-      first, second: the statistics [n, k] of both systems on the same n examples.
-      score: the score of the sum [k] over examples.
-      samples: number of resampled test sets.
-      seed: seed of the samples.
-    """
+    """Returns the differences [samples] of two systems on resampled test sets (Koehn 2004). Both
+    have statistics [n, k] of the same n examples, and `score` takes the sum [k] over examples."""
     if first.shape != second.shape or first.ndim != 2 or not len(first):
         raise ValueError(
             f"statistics must be [n, k] of the same examples, got {first.shape}, {second.shape}"
@@ -100,13 +91,7 @@ def difference(base: Records, full: Records, metric: str) -> Difference | None:
     over the seeds of the variance of a paired bootstrap; it contains the noise between networks,
     which is also in the variance over seeds, so the interval is rather too long.
 
-    Args:
-      base: the records of SAN.
-      full: the records of SSAN.
-      metric: "accuracy", "F1" or "BLEU".
-
-    Returns:
-      The difference, or None if no seed has both records.
+    `metric` is "accuracy", "F1" or "BLEU". Returns None if no seed has both records.
     """
     if metric == "accuracy":
         comparison = compare(full, base)

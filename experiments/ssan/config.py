@@ -12,7 +12,7 @@ from gatedjax import models
 from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import say
 from gatedjax.models.ssan import SSANDropout
-from gatedjax.text._translator import SearchConfig
+from gatedjax.text.models._translator import SearchConfig
 from gatedjax.training import OptimizerConfig, TrainConfig
 
 Corpus = Literal["multi30k", "iwslt14_en_ro", "kftt", "wmt14_en_de"]
@@ -286,10 +286,8 @@ def short_warmup(train: TrainConfig, num_steps: int) -> TrainConfig:
 
 
 def with_budget(train: TrainConfig, num_steps: int) -> TrainConfig:
-    """Returns a training configuration with another number of steps.
-
-    It has at least ten evaluations and a warm-up of at most a quarter of the steps.
-    """
+    """Returns a training configuration with another number of steps. It has at least ten
+    evaluations and a warm-up of at most a quarter of the steps."""
     # Ten evaluations show the learning curve even of a short run.
     every = min(train.eval_every, max(num_steps // 10, 1))
     return dataclasses.replace(
@@ -466,16 +464,8 @@ NUM_STEPS, WARMUP = "--train.num-steps", "--train.optimizer.warmup-steps"
 
 def short_presets(args: list[str], presets: Mapping[str, RunConfig]) -> Mapping[str, RunConfig]:
     """Shortens the warm-up of all presets if the command line has fewer steps, as in the tables.
-
-    Prints a note if the warm-up of the chosen preset changed.
-
-    Args:
-      args: the command line.
-      presets: configurations by name.
-
-    Returns:
-      The presets, changed only if --train.num-steps is given without a warm-up.
-    """
+    Prints a note if the warm-up of the chosen preset changed. They change only if --train.num-steps
+    is given without a warm-up."""
     num_steps = option_value(args, NUM_STEPS) or ""
     if not num_steps.isdecimal() or option_value(args, WARMUP) is not None:
         return presets

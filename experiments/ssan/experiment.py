@@ -23,11 +23,9 @@ KINDS: dict[type[configs.RunConfig], Callable[[Any], Experiment]] = {
 
 
 def experiment(config: configs.RunConfig) -> Experiment:
-    """Returns the run of a configuration.
-
-    Its record has the parameters of selectors, the selection rates in training, and the selection
-    rates on the test sentences, in addition to the facts of the task.
-    """
+    """Returns the run of a configuration. Its record has the parameters of selectors, the selection
+    rates in training, and the selection rates on the test sentences, in addition to the facts of
+    the task."""
     of_task, model = KINDS[type(config)](config), config.model
     return dataclasses.replace(
         of_task,
@@ -55,16 +53,9 @@ def count_parameters(params: Params) -> dict[str, int]:
 
 
 def selection(model: Config, predictions: Predictions) -> Json:
-    """Averages the selection rate and the share of empty queries over the test sentences.
-
-    Args:
-      model: the configuration of the network.
-      predictions: the predictions on the test sentences.
-
-    Returns:
-      "selected_heads" and "empty_heads", each with a list of the heads for each selective layer;
-      empty for a network without a selector.
-    """
+    """Averages the selection rate and the share of empty queries over the test sentences. Returns
+    "selected_heads" and "empty_heads", each with a list of the heads for each selective layer;
+    empty for a network without a selector."""
     if "selected_heads" not in predictions:
         return {}
     return {
@@ -77,14 +68,8 @@ def selection(model: Config, predictions: Predictions) -> Json:
 
 
 def selection_curve(metrics: Records) -> dict[str, list[list[float]]]:
-    """Extracts the curve of each selective layer from the metrics of training.
-
-    Args:
-      metrics: the lines of metrics.jsonl.
-
-    Returns:
-      Points [step, selection rate, share of empty queries] for each layer.
-    """
+    """Extracts the curve of each selective layer from the metrics of training. Its points are
+    [step, selection rate, share of empty queries]."""
     curves: dict[str, list[list[float]]] = {}
     lines = [line for line in metrics if line.get("split") == "train"]
     for line in lines[:: max(len(lines) // TRAIN_POINTS, 1)]:

@@ -11,19 +11,9 @@ from gatedjax.analysis._scores import ratio
 def group_scores(
     label: np.ndarray, predicted: np.ndarray, groups: Mapping[str, Sequence[int]], num_classes: int
 ) -> dict[str, tuple[float, float]]:
-    """Computes two F1 scores of each group of classes.
-
-    Args:
-      label, predicted, num_classes: as for `class_scores`.
-      groups: name -> classes. In the merged score a class outside of all groups stays a class.
-
-    Returns:
-      name -> (F1 of the classes averaged by support, F1 after the classes of each group are
-      merged).
-
-    Raises:
-      ValueError: also if a class is in two groups.
-    """
+    """Computes two F1 scores of each group of classes. They are the F1 of the classes averaged by
+    support, and the F1 after the classes of each group are merged; a class outside of all groups
+    stays a class. Raises ValueError if a class is in two groups."""
     scores = class_scores(label, predicted, num_classes)
     # Numbers below len(groups) stand for groups, so that other classes keep different numbers.
     merged = np.arange(len(groups), len(groups) + num_classes)

@@ -20,7 +20,7 @@ from experiments.core.kinds import Json
 from experiments.core.records import write_json, write_text
 from gatedjax import data as gdata
 from gatedjax._utils.terminal import say
-from gatedjax.data.files._compressed import open_compressed
+from gatedjax.data.files._unpack import open_compressed
 
 PARTS = {"train": "tr", "validation": "va", "test": "te"}
 """The parts, and their marks in the files of both tasks."""
@@ -68,17 +68,8 @@ def main(args: list[str]) -> int:
 
 
 def make_probes(options: MakeProbesConfig) -> Json:
-    """Writes the files of both tasks.
-
-    Args:
-      options: the options of the command.
-
-    Returns:
-      The counts, as in make_probes.json.
-
-    Raises:
-      ValueError: for impossible options, and if there are too few sentences.
-    """
+    """Writes the files of both tasks. Returns the counts, as in make_probes.json. Raises ValueError
+    for impossible options, and if there are too few sentences."""
     if not SHORTEST <= options.shortest <= options.longest <= LONGEST:
         raise ValueError(
             f"--shortest and --longest must be in [{SHORTEST}, {LONGEST}], in this order, got "
@@ -141,11 +132,8 @@ def make_probes(options: MakeProbesConfig) -> Json:
 
 
 def read_sentences(path: Path, form: str) -> Iterator[Sentence]:
-    """Yields the words of each sentence in a file, see `MakeProbesConfig.form`.
-
-    Raises:
-      ValueError: if a line is not UTF-8, or the file is damaged.
-    """
+    """Yields the words of each sentence in a file, see `MakeProbesConfig.form`. Raises ValueError
+    if a line is not UTF-8, or the file is damaged."""
     with open_compressed(path) as file:
         for number, line in enumerate(file, 1):
             try:
@@ -163,13 +151,8 @@ def read_sentences(path: Path, form: str) -> Iterator[Sentence]:
 
 
 def split(sentences: list[Sentence], held_out: int, seed: int) -> dict[str, list[Sentence]]:
-    """Returns the sentences of each part, in a random order.
-
-    Args:
-      sentences: different sentences, more than 2 * held_out.
-      held_out: the number for validation, and for test.
-      seed: seed of the order.
-    """
+    """Returns the sentences of each part, in a random order. There must be more than 2 * `held_out`
+    different sentences."""
     order = np.random.default_rng(seed).permutation(len(sentences))
     shuffled = [sentences[i] for i in order]
     return {

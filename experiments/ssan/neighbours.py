@@ -29,9 +29,7 @@ RATE = 0.3
 
 def hashed_pairs(tokens: Array) -> Any:
     """Returns for each pair of neighbouring words its row in the table of weights, by a hash.
-
-    `tokens` are ids, int [B, N]; the result is int32 [B, N - 1] in [0, 2^BITS).
-    """
+    `tokens` are ids, int [B, N]; the result is int32 [B, N - 1] in [0, 2^BITS)."""
     # Multiplications by odd constants mix the bits, and the upper bits are mixed best.
     words = tokens.astype(jnp.uint32)
     mixed = words[:, :-1] * jnp.uint32(0x9E3779B1) ^ words[:, 1:] * jnp.uint32(0x85EBCA6B)
@@ -42,11 +40,7 @@ def hashed_pairs(tokens: Array) -> Any:
 @jax.jit
 def scores(params: Params, batch: Batch) -> Any:
     """Computes the class scores [B, C] of sentences: a bias, and the weights of their pairs.
-
-    Args:
-      params: "pairs" [2^BITS, C], the weights of each row, and "bias" [C].
-      batch: "tokens" int [B, N] and "lengths" int [B].
-    """
+    `params` has "pairs" [2^BITS, C], the weights of each row, and "bias" [C]."""
     tokens = batch["tokens"]
     # n words have n - 1 pairs of neighbours.
     real = F.length_mask(batch["lengths"] - 1, tokens.shape[1] - 1)
@@ -55,18 +49,10 @@ def scores(params: Params, batch: Batch) -> Any:
 
 
 def train(experiment: Experiment) -> Json:
-    """Trains the classifier on the batches of seed 0.
-
-    The order of the sentences is the only source of randomness.
-
-    Args:
-      experiment: the run of a probe.
-
-    Returns:
-      The record: accuracies "validation" and "test" after the epoch with the best validation
-      accuracy,
-      the number "epochs" of that epoch, the settings, and the source of the sentences.
-    """
+    """Trains the classifier on the batches of seed 0. The order of the sentences is the only source
+    of randomness. Returns the accuracies "validation" and "test" after the epoch with the best
+    validation accuracy, the number "epochs" of that epoch, the settings, and the source of the
+    sentences."""
     training = experiment.train(0)
     classes = len(experiment.facts["class_names"])
     params = {"pairs": jnp.zeros((1 << BITS, classes)), "bias": jnp.zeros(classes)}

@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 
 from experiments.core import cli, columns
-from experiments.core.claims import Case, label_of
+from experiments.core.claims import Case, label_of, untested
 from experiments.core.columns import (
     at_last_step,
     metric,
@@ -22,7 +22,7 @@ from experiments.core.columns import (
 from experiments.core.comparison import TEST, paragraphs, sentence, test_note
 from experiments.core.config import Changes, with_changes
 from experiments.core.kinds import Array, Json
-from experiments.core.origins import NOT_RUN, beside, substitute_of
+from experiments.core.origins import NOT_RUN, beside, marks_of, substitute_of
 from experiments.core.origins import columns as origins
 from experiments.core.paper import (
     Claim,
@@ -119,13 +119,8 @@ def _mode_variant(mode: Mode, title: str) -> Variant:
 def _variants_by_layer(
     named: Callable[[str], str], how: str, changes: Changes
 ) -> Iterator[Variant]:
-    """Yields a network with a selector for each layer, trained by a recipe.
-
-    Args:
-      named: from the name of the network to its name with the recipe.
-      how: the recipe, as the end of the title.
-      changes: the changes that the recipe makes to the preset.
-    """
+    """Yields a network with a selector for each layer, trained by a recipe. `named` maps the
+    name of the network to its name with the recipe, and `how` ends the title."""
     for n, name in LAYERS.items():
         yield Variant(
             named(name), f"SSAN, layer {n}{how}", {"model.gates.select_layers": (n,), **changes}
@@ -205,11 +200,8 @@ class SSANOptions(TableOptions):
     }
 
     def changes(self, preset: RunConfig) -> Changes:
-        """Returns the changes that the options make to a preset.
-
-        These are the note about the files, and the width of the word vectors if it differs from the
-        preset's.
-        """
+        """Returns the changes that the options make to a preset. These are the note about the
+        files, and the width of the word vectors if it differs from the preset's."""
         changes: Json = {} if self.note is None else {"data.note": self.note}
         has_vectors = preset.preset not in self.random_vectors
         if self.embeddings is None or not (has_vectors and hasattr(preset.data, "embeddings")):
@@ -223,10 +215,8 @@ class SSANOptions(TableOptions):
         return changes
 
     def check(self) -> None:
-        """Exits with status 2 for an unknown layer, and for the preset bshift_local.
-
-        The tables have the networks of that preset under the data set bshift.
-        """
+        """Exits with status 2 for an unknown layer, and for the preset bshift_local. The tables
+        have the networks of that preset under the data set bshift."""
         if "bshift_local" in self.data:
             cli.fail(
                 "--data must be a data set of the tables, got 'bshift_local', which is for single "
@@ -263,12 +253,7 @@ Pair = Callable[[str, str], tuple[str, str] | None]
 
 
 def pair_with_san(_: str, variant: str, san: str = BASE) -> tuple[str, str] | None:
-    """Returns the pair of a network and the standard network, or None for the standard network.
-
-    Args:
-      variant: the name of the network.
-      san: the name of the standard network.
-    """
+    """Returns the pair of a network and the standard network, or None for the standard network."""
     return None if variant == san else (variant, san)
 
 
@@ -283,16 +268,10 @@ def pair_with_learning_san(data: str, variant: str) -> tuple[str, str] | None:
 
 
 def sentences(store: Store, rows: Sequence[TableRow], pair: Pair = pair_with_san) -> Iterator[str]:
-    """Yields a paragraph for each data set: comparisons with the standard network, and the data.
-
-    A line for each network compares it with the standard network; lines with the accuracy of the
-    linear classifier of neighbours and with the differences from the paper's data follow.
-
-    Args:
-      store: the records of the paper.
-      rows: the rows of the table.
-      pair: from data set and network to the two networks of the comparison.
-    """
+    """Yields a paragraph for each data set: comparisons with the standard network, and the data. A
+    line for each network compares it with the standard network; lines with the accuracy of the
+    linear classifier of neighbours and with the differences from the paper's data follow. `pair`
+    maps data set and network to the two networks of the comparison."""
     for name, label in {row.data: row.label for row in rows}.items():
         data_rows = [row for row in rows if row.data == name and row.records]
         lines = [
@@ -347,14 +326,9 @@ class Networks(Table):
 def against_san(
     *ahead: Column, after_tests: Sequence[Column] = (), pair: Pair = pair_with_san, **fields: Any
 ) -> Table:
-    """Returns a table that tests each network against the standard network.
-
-    Args:
-      *ahead: the columns before the tests.
-      after_tests: the columns after the tests.
-      pair: from data set and network to the two networks of the comparison.
-      **fields: other fields of the table.
-    """
+    """Returns a table that tests each network against the standard network. The columns `ahead`
+    stand before the tests. `pair` maps data set and network to the two networks of the
+    comparison."""
     headings = ("minus SAN", "95 % interval", "p", "McNemar p (each seed)")
     tests = columns.paired_tests(headings, seeds=False)
     return Networks(
@@ -404,11 +378,9 @@ CITED_ON = "wrd_cited"
 
 
 def bounded_layers(data: str, layers: Iterable[int] = reported.LAYERS) -> list[str]:
-    """Returns the networks of the table with bounded gradients for a data set.
-
-    These are the standard network and a selector with a bounded gradient in each of the layers, all
-    by the recipe that learns the data set.
-    """
+    """Returns the networks of the table with bounded gradients for a data set. These are the
+    standard network and a selector with a bounded gradient in each of the layers, all by the recipe
+    that learns the data set."""
     networks = (learning_name(data, LAYERS[layer]) for layer in layers)
     return [learning_name(data, BASE), *map(bounded_name, networks)]
 
@@ -443,10 +415,8 @@ RECIPES = (BASE, FULL, "ssan_soft", "ssan_expect", *HALVES, local_name(BASE))
 
 
 def pair_of_recipes(_: str, variant: str) -> tuple[str, str] | None:
-    """Returns the pair that is tested in the table of recipes, or None.
-
-    Only networks with the paper's sinusoids are tested: the selector against no selector.
-    """
+    """Returns the pair that is tested in the table of recipes, or None. Only networks with the
+    paper's sinusoids are tested: the selector against no selector."""
     end = variant.removeprefix(FULL)
     return (variant, BASE + end) if variant in (FULL, f"{FULL}_linear") else None
 
@@ -541,14 +511,7 @@ def cited_tables(store: Store) -> Iterator[Table]:
 
 
 def selectors(titles: Mapping[str, str], heading: str, data: str, **fields: Any) -> Table:
-    """Returns a table of selectors on a data set, and on any data set where a selector learned.
-
-    Args:
-      titles: name of the network -> title of its selector.
-      heading: the heading of the titles.
-      data: the data set.
-      **fields: other fields of the table.
-    """
+    """Returns a table of selectors on a data set, and on any data set where a selector learned."""
 
     def of_selector(heading: str, path: str) -> Column:
         return metric(heading, path, 2, times=100, where=lambda row: row.variant != BASE)
@@ -622,13 +585,7 @@ Score = str | Callable[[Record], float | None]
 
 
 def mean(records: Records, score: Score, times: float = 100) -> str:
-    """Formats the mean and deviation of a score over the seeds.
-
-    Args:
-      records: the records of the seeds.
-      score: the path of the score in a record, or a function of the record.
-      times: the factor of the score, 100 for percent.
-    """
+    """Formats the mean and deviation of a score over the seeds."""
     row = TableRow(data="", label="", variant="", title="", records=records)
     return metric("", score, 2, times=times).text(row)
 
@@ -649,14 +606,7 @@ by reward."""
 
 @dataclasses.dataclass(frozen=True)
 class TaskRow:
-    """A task and a network of table 1.
-
-    Attributes:
-      data: the data set.
-      variant: the network with a selector.
-      pair: the records of the standard network and of that network.
-      shift: their difference; None without common seeds.
-    """
+    """A task and a network of table 1, with the records of the standard network and its own."""
 
     data: str
     variant: str
@@ -665,11 +615,9 @@ class TaskRow:
 
 
 def task_rows(store: Store) -> list[TaskRow]:
-    """Returns the rows of table 1.
-
-    All tasks have a row for the paper's selector; tasks with results of the paper or records of
-    ours also have a row for the selector that is trained by reward.
-    """
+    """Returns the rows of table 1. All tasks have a row for the paper's selector; tasks with
+    results of the paper or records of ours also have a row for the selector that is trained by
+    reward."""
     pairs = {
         (data, variant): (store.all(data, BASE), records)
         for data in reported.NAMES
@@ -720,6 +668,10 @@ def task_cases(claim: str, store: Store) -> Iterator[Case]:
         san, ssan = reported.TABLE1.get(reported.FULL_TASK.get(row.data, row.data), (None, None))
         paper = None if san is None or ssan is None else ssan - san
         label = label_of(reported.NAMES[row.data], [*row.pair[0], *row.pair[1]])
+        full = reported.FULL_TASK.get(row.data)
+        # A part of the paper's data is no other task.
+        is_other = full is not None and reported.NAMES[full] not in reported.NAMES[row.data]
+        size_of = (f"size of {reported.NAMES[full]}",) if full is not None and is_other else ()
         if shift is None:
             yield Case(claim=claim, label=label, paper=paper, unit=unit)
             continue
@@ -733,6 +685,7 @@ def task_cases(claim: str, store: Store) -> Iterator[Case]:
             paper=paper,
             unit=unit,
             is_lost=shift.why_not == COLLAPSED,
+            remarks=(*size_of, *marks_of(row.pair[0])),
         )
 
 
@@ -750,6 +703,19 @@ def probe_difference(data: str, _: str) -> float:
     """Returns the paper's gain of a selector in F1 over all classes, in points."""
     san, ssan = {"tree_depth": reported.TREE_DEPTH_ALL, "top_const": reported.TOP_CONST_ALL}[data]
     return ssan - san
+
+
+def floor(store: Store, data: str) -> tuple[float, float | None]:
+    """Returns the floor of a probe: half of the paper's accuracy without a selector, and the
+    accuracy of a linear classifier of pairs of neighbouring words, if that was run."""
+    probes = {
+        "bshift": reported.BSHIFT[0],
+        "tree_depth": reported.TREE_DEPTH_ALL[0],
+        "top_const": reported.TOP_CONST_ALL[0],
+    }
+    path = analyses.file_of(store, "neighbours", data)
+    linear = 100 * read_json(path, "test")["test"] if path.exists() else None
+    return probes.get(data, reported.WRD[0][2]) / 2, linear
 
 
 TABLE1 = Table(
@@ -779,16 +745,8 @@ def f1_table(
     merged: Sequence[str] = (),
     **fields: Any,
 ) -> Table:
-    """Returns a table of F1 for parts of a probe, without and with a selector.
-
-    Args:
-      name: the data set.
-      headings: the headings of the first columns.
-      parts: from the records to the rows.
-      average: the paper's averages by support (SAN, SSAN).
-      merged: the headings of further scores.
-      **fields: other fields of the table.
-    """
+    """Returns a table of F1 for parts of a probe, without and with a selector. `average` has the
+    paper's averages by support (SAN, SSAN), and `parts` maps the records to the rows."""
     grid = probe(name)
 
     def body(store: Store) -> str:
@@ -901,10 +859,8 @@ DRAWINGS = {
 
 
 def selection_table(store: Store) -> str:
-    """Renders the selection rates on the test sentences by layer and head, as Markdown.
-
-    Collapsed runs are left out.
-    """
+    """Renders the selection rates on the test sentences by layer and head, as Markdown. Collapsed
+    runs are left out."""
     headings = ["data", "network", "seed", "layer", "selected (%)", "of each head (%)"]
     headings += ["queries without a key (%)", "at the start of training (%)"]
     rows = [
@@ -918,11 +874,9 @@ def selection_table(store: Store) -> str:
 
 
 def rates(record: Record) -> Iterator[list[str]]:
-    """Yields a row for each selective layer of a run.
-
-    The cells are the layer, its selection rate, the rate of each head, the share of empty queries,
-    and the selection rate at the start of training.
-    """
+    """Yields a row for each selective layer of a run. The cells are the layer, its selection rate,
+    the rate of each head, the share of empty queries, and the selection rate at the start of
+    training."""
     for layer, heads in record.get("selected_heads", {}).items():
         start = (record.get("selection_curve", {}).get(layer) or [[0, float("nan")]])[0]
         yield [
@@ -1057,24 +1011,33 @@ PAPER = Paper(
             table=RECIPE,
             rows=(FULL,),
             paper=bshift_difference,
+            floor=floor,
         ),
         Claim(
             says="SSAN is better than SAN at swapped words, by a recipe that learns them",
             table=TABLE2,
             rows=(local_name(FULL),),
             paper=bshift_difference,
+            floor=floor,
         ),
         Claim(
             says="SSAN is better than SAN at moved words",
             table=TABLE3,
             rows=(FULL,),
             paper=wrd_difference,
+            floor=floor,
         ),
         Claim(
             says="SSAN is better than SAN at probes of structure",
             table=lambda store: map(probe, ("tree_depth", "top_const")),
             rows=(FULL,),
             paper=probe_difference,
+            floor=floor,
+            mark=lambda data, variant: "the paper's size is of F1",
+        ),
+        Claim(
+            says="SSAN attends to more distant words and to more content words",
+            find=untested("figures 2 and 4 and table 7 have the shares, which have no test"),
         ),
     ),
     without_numbers=without_numbers,

@@ -15,15 +15,9 @@ has several spans."""
 
 
 def arguments(labels: Sequence[str]) -> list[Argument]:
-    """Returns the arguments of a predicate as the CoNLL-2005 scorer counts them.
-
-    A span C-X continues the last argument X before it, and both are right or wrong together.
-    Without an X before it, it is a separate argument C-X. The predicate itself (V, C-V) is not an
-    argument.
-
-    Args:
-      labels: the BIO labels of the words.
-    """
+    """Returns the arguments of a predicate as the CoNLL-2005 scorer counts them. A span C-X
+    continues the last argument X before it, and both are right or wrong together. Without an X
+    before it, it is a separate argument C-X. The predicate itself (V, C-V) is not an argument."""
     roles: list[tuple[str, list[tuple[int, int]]]] = []
     for first, past, role in chunks(labels):
         if role.startswith("C-"):
@@ -43,13 +37,8 @@ class RoleScores(MatchScores):
 
 @dataclasses.dataclass(frozen=True)
 class RoleCounts(MatchCounts):
-    """Counts of arguments; the counts of the predicates of a corpus can be added.
-
-    Attributes:
-      matched: predicted arguments with the role and exactly the words of a gold argument.
-      predicted: predicted arguments.
-      gold: gold arguments.
-    """
+    """Counts of arguments; the counts of the predicates of a corpus can be added. A matched
+    argument has the role and exactly the words of a gold argument."""
 
     def value(self) -> RoleScores:
         """Returns the scores of all arguments pooled (micro)."""
@@ -57,21 +46,10 @@ class RoleCounts(MatchCounts):
 
 
 def role_counts(gold: Sequence[str], predicted: Sequence[str]) -> RoleCounts:
-    """Counts the arguments in the gold and the predicted labels of a predicate.
-
-    Args:
-      gold: BIO labels of the words.
-      predicted: BIO labels of the same words.
-
-    Returns:
-      The counts of matched, predicted and gold arguments.
-
-    Raises:
-      ValueError: if the numbers of labels differ.
-
-    Reference: Carreras and Marquez 2005, the scorer of the paper. Libraries for BIO labels differ:
-    they do not join C-, and they score the predicate.
-    """
+    """Counts the arguments in the gold and the predicted labels of a predicate. Reference: Carreras
+    and Marquez 2005, the scorer of the paper. Libraries for BIO labels differ: they do not join C-,
+    and they score the predicate. Returns the counts of matched, predicted and gold arguments.
+    Raises ValueError if the numbers of labels differ."""
     if len(gold) != len(predicted):
         raise ValueError(
             "gold and predicted must have the same number of labels, got "
@@ -90,19 +68,10 @@ def role_counts(gold: Sequence[str], predicted: Sequence[str]) -> RoleCounts:
 
 
 def constrained_labels(scores: ArrayLike, names: Sequence[str]) -> np.ndarray:
-    """Finds the best sequence of labels in which I-X only follows B-X or I-X (Viterbi).
-
-    Args:
-      scores: log-probabilities or logits of the labels of each word [N, L].
-      names: the names of the L labels; "O" or a "B-" must be among them.
-
-    Returns:
-      The indices of the labels, int [N]. Of equally good sequences it is the sequence with the
-      lowest index at the last word at which they differ.
-
-    Raises:
-      ValueError: also if no label may stand at the beginning.
-    """
+    """Finds the best sequence of labels in which I-X only follows B-X or I-X (Viterbi). The scores
+    [N, L] are log-probabilities or logits. Of equally good sequences it returns the one with the
+    lowest index at the last word at which they differ. Raises ValueError if no label may stand at
+    the beginning."""
     scores = np.asarray(scores, np.float64)
     if scores.ndim != 2 or scores.shape[1] != len(names):
         raise ValueError(f"scores must be [N, {len(names)}], got {scores.shape}")

@@ -35,13 +35,7 @@ SEED = 0
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Split:
-    """The encoded examples of a split.
-
-    Attributes:
-      source: the examples.
-      sequences: name -> the ids of each example.
-      columns: name -> a number for each example.
-    """
+    """The encoded examples of a split: ids of each example, and numbers for it, by name."""
 
     source: gdata.Source
     sequences: dict[str, list[np.ndarray]]
@@ -54,11 +48,8 @@ class Split:
 
 
 def without_batches(config: Config) -> Any:
-    """Returns a configuration of data with all batch sizes equal to 1.
-
-    Configurations that differ only in batch sizes become equal, so that a cache reads their data
-    once.
-    """
+    """Returns a configuration of data with all batch sizes equal to 1. Configurations that differ
+    only in batch sizes become equal, so that a cache reads their data once."""
     # These options affect only how the encoded examples are grouped.
     names = ("batch_size", "eval_batch_size", "batch_tokens", "eval_batch_tokens", "max_buckets")
     return dataclasses.replace(config, **{n: 1 for n in names if hasattr(config, n)})
@@ -67,17 +58,7 @@ def without_batches(config: Config) -> Any:
 def load(
     name: str, config: Config, splits: Sequence[str] = SPLITS, **options: Any
 ) -> dict[str, gdata.Source]:
-    """Loads the splits of a data set.
-
-    Args:
-      name: the data set.
-      config: has `data_dir` and `manual_dir`.
-      splits: the names of the splits.
-      **options: options of the data set.
-
-    Returns:
-      Name of the split -> its examples.
-    """
+    """Loads the splits of a data set."""
     folders = {"data_dir": config.data_dir, "manual_dir": config.manual_dir}
     return {split: gdata.load(name, split, **folders, **options) for split in splits}
 
@@ -91,19 +72,9 @@ def read_words(
     copies: int = 1,
 ) -> tuple[dict[str, gdata.Source], Texts[Any]]:
     """Reads a data set, counts its words and reads their vectors; the splits are not encoded yet.
-
-    Words that are not in the file of the vectors have random vectors.
-
-    Args:
-      read_sources: returns the splits of the data set by name.
-      config: has the folders, `min_count` and `embeddings`, and optionally `vector_std`.
-      dim: width of the word vectors.
-      texts: from a split to the texts with the words to count.
-      copies: the number of times that the training text repeats a sentence.
-
-    Returns:
-      The splits by name, and the vocabulary with word vectors.
-    """
+    Words that are not in the file of the vectors have random vectors. `texts` maps a split to
+    the texts with the words to count, and `copies` is the number of times that the training text
+    repeats a sentence. Returns the splits by name, and the vocabulary with word vectors."""
     path = find_embeddings(config.embeddings, config.manual_dir)
     check_embeddings(path, dim)
     sources = read_sources()
@@ -131,18 +102,9 @@ def sequence_batches(
     rows: Any = None,
     edges: Sequence[int] | None = None,
 ) -> Json:
-    """Returns the batches of an experiment in which examples have several sequences each.
-
-    Args:
-      splits: the encoded splits.
-      lengths: name of the lengths in a batch -> name of the sequences.
-      config: has the batch sizes (in examples or tokens) and `max_buckets`.
-      rows: the training examples to use; None uses all.
-      edges: the edges of the length buckets; None plans them for each split.
-
-    Returns:
-      "train", a function from a seed to training batches, and the batches "validation" and "test".
-    """
+    """Returns the batches of an experiment in which examples have several sequences each. `lengths`
+    maps the name of the lengths in a batch to the name of the sequences. Returns "train", a
+    function from a seed to training batches, and the batches "validation" and "test"."""
 
     def batches(name: str, seed: int = 0) -> gdata.SequenceBatches:
         split, training = splits[name], name == "train"
@@ -202,16 +164,8 @@ def probe(config: ProbeConfig) -> Experiment:
 
 
 def scores(predictions: Predictions, classes: tuple[str, ...]) -> Json:
-    """Computes the scores of a probe for its record.
-
-    Args:
-      predictions: "label" and "predicted" of the test sentences.
-      classes: the names of the classes.
-
-    Returns:
-      F1 by class and its averages, the support, the confusion matrix, and F1 of the paper's groups
-      of classes if the probe has them.
-    """
+    """Computes the scores of a probe for its record. They are F1 by class and its averages, the
+    support, the confusion matrix, and F1 of the paper's groups of classes if the probe has them."""
     label, predicted = predictions["label"], predictions["predicted"]
     by_class = analysis.class_scores(label, predicted, len(classes))
     confusion = np.zeros((len(classes), len(classes)), int)
@@ -236,12 +190,7 @@ def scores(predictions: Predictions, classes: tuple[str, ...]) -> Json:
 
 
 def _with_note_of_files(files: gdata.Source, moved: gdata.Source) -> gdata.Source:
-    """Returns reordered sentences with the remark about the files that they came from.
-
-    Args:
-      files: the sentences as they were read, with the remark in `info.substitute`.
-      moved: the same sentences with a moved word.
-    """
+    """Returns reordered sentences with the remark about the files that they came from."""
     info = dataclasses.replace(moved.info, substitute=files.info.substitute)
     return gdata.Source(moved, info)
 
@@ -344,10 +293,8 @@ def reordering(config: ReorderingConfig) -> Experiment:
 
 
 def positions(predictions: Predictions) -> Json:
-    """Returns the correctness of both positions as strings of "1" and "0".
-
-    The test sentences are in the order of the file.
-    """
+    """Returns the correctness of both positions as strings of "1" and "0". The test sentences are
+    in the order of the file."""
     order = np.argsort(predictions["example_id"], kind="stable")
     return {
         f"{name}_string": "".join("1" if c > 0 else "0" for c in predictions[key][order])
@@ -356,14 +303,10 @@ def positions(predictions: Predictions) -> Json:
 
 
 def sentence_of_each(record: Record) -> np.ndarray | None:
-    """Returns the number of the source sentence of each test example of a record.
-
-    The moves of a sentence have successive example ids, in the order of a record's examples.
-    Published test sentences have a single move each, and the other data sets have no moves.
-
-    Returns:
-      int [test_n], or None if the examples are independent.
-    """
+    """Returns the number of the source sentence of each test example of a record. The moves of a
+    sentence have successive example ids, in the order of a record's examples. Published test
+    sentences have a single move each, and the other data sets have no moves. Returns int [test_n],
+    or None if the examples are independent."""
     data = record["config"]["data"]
     if data.get("text") != "multi30k":
         return None

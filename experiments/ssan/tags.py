@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gatedjax.analysis._attention_mass import check_not_negative, check_weights
+from gatedjax.analysis._attention_mass import check_weights
+from gatedjax.analysis._checks import check_numbers
 from gatedjax.analysis.trees import PUNCTUATION
 
 CONTENT = ("Noun", "Verb", "Adj")
@@ -31,11 +32,7 @@ def tag_class(tag: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class TagCounts:
-    """Attention by the class of the key's tag; counts of parts of a data set can be added.
-
-    Attributes:
-      mass: class -> sum of the weights on keys of that class.
-    """
+    """Attention by the class of the key's tag; counts of parts of a data set can be added."""
 
     mass: Mapping[str, float]
 
@@ -44,9 +41,7 @@ class TagCounts:
 
     def shares(self) -> dict[str, float]:
         """Returns each class's share of all attention, and the sums "Content" and "Content-free".
-
-        All shares are 0 if there is no attention.
-        """
+        All shares are 0 if there is no attention."""
         total = sum(self.mass.values())
         shares = {name: self.mass[name] / total if total else 0.0 for name in TAG_CLASSES}
         shares["Content"] = sum(shares[name] for name in CONTENT)
@@ -55,20 +50,11 @@ class TagCounts:
 
 
 def tag_counts(weights: ArrayLike, tags: Sequence[str]) -> TagCounts:
-    """Sums the attention within a sentence by the tag of the key.
-
-    Args:
-      weights: W [N', N'] of the sentence; rows and columns after its last word are padding.
-      tags: the Penn tags of its words.
-
-    Returns:
-      The sums.
-
-    Reference: Geng et al. 2020 (SSAN), table 7.
-    """
+    """Sums the attention within a sentence by the tag of the key. Reference: Geng et al. 2020
+    (SSAN), table 7. Rows and columns of W [N', N'] after the last word are padding."""
     weights, _ = check_weights(np.asarray(weights)[None], [len(tags)])
     real_weights = weights[0, : len(tags), : len(tags)]
-    check_not_negative(real_weights)
+    check_numbers("weights", real_weights, 0, where=" at real words")
     mass = dict.fromkeys(TAG_CLASSES, 0.0)
     for tag, received in zip(tags, real_weights.sum(axis=0), strict=True):
         mass[tag_class(tag)] += float(received)

@@ -108,13 +108,8 @@ def label_names(source: gdata.Source) -> tuple[str, ...]:
 
 
 def encode_labels(labels: Sequence[str], names: Sequence[str], *, strict: bool) -> np.ndarray:
-    """Returns the numbers of BIO labels, int32 [n].
-
-    Args:
-      labels: the labels.
-      names: the labels of training, in the order of their numbers.
-      strict: True raises ValueError for a label outside of names; False gives it `UNKNOWN`.
-    """
+    """Returns the numbers of BIO labels, int32 [n]. `strict` raises ValueError for a label outside
+    of names, which otherwise becomes `UNKNOWN`."""
     number = {name: i for i, name in enumerate(names)}
     if strict and (outside := [label for label in labels if label not in number]):
         raise ValueError(
@@ -192,21 +187,10 @@ def arguments(
     apply: Callable[[Any], Any],
     labels: Sequence[str],
 ) -> Json:
-    """Scores the arguments of a split by the rules of the CoNLL scorer.
-
-    Args:
-      config: the configuration of the run.
-      split: the name of the split.
-      source: its predicates.
-      batches: an ordered pass over them.
-      apply: from a batch to logits [B, N, L].
-      labels: the names of the L labels.
-
-    Returns:
-      F1 of the greedy labels, and of the constrained labels if the configuration has them. For the
-      test split also "role_counts", the counts (matched, predicted, gold) of each predicate in the
-      order of the file, for paired tests.
-    """
+    """Scores the arguments of a split by the rules of the CoNLL scorer. Returns F1 of the greedy
+    labels, and of the constrained labels if the configuration has them. For the test split also
+    "role_counts", the counts (matched, predicted, gold) of each predicate in the order of the file,
+    for paired tests."""
     by_id = {example["example_id"]: example for example in source}
     counts: dict[str, dict[int, RoleCounts]] = {"greedy": {}, "constrained": {}}
     for batch in batches:

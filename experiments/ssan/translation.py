@@ -19,8 +19,8 @@ from gatedjax import data as gdata
 from gatedjax import models
 from gatedjax.analysis._bleu import corpus_bleu
 from gatedjax.text import _translate
-from gatedjax.text._folders import BYTE_PAIRS, open_folder
-from gatedjax.text._translator import (
+from gatedjax.text.models._folders import BYTE_PAIRS, open_folder
+from gatedjax.text.models._translator import (
     Translator,
     encode,
     open_translator,
@@ -54,12 +54,8 @@ def _corpus(config: TranslationData) -> tuple[dict[str, Split], gdata.BytePairs]
 
 
 def experiment(config: TranslationConfig) -> Experiment:
-    """Returns the run of a translator.
-
-    Raises:
-      ValueError: if all training pairs are too long, or if the run whose parameters this run starts
-        with has another vocabulary.
-    """
+    """Returns the run of a translator. Raises ValueError if all training pairs are too long, or if
+    the run whose parameters this run starts with has another vocabulary."""
     data = config.data
     if config.init_from is not None and data.bpe is None:
         # The parameters of the other run only fit the pieces of its vocabulary.
@@ -106,11 +102,7 @@ def experiment(config: TranslationConfig) -> Experiment:
 
 
 def keep_vocabulary(bpe: gdata.BytePairs, workdir: Path) -> None:
-    """Writes the vocabulary into the work folder.
-
-    Raises:
-      ValueError: if another vocabulary is there.
-    """
+    """Writes the vocabulary into the work folder; raises ValueError if another is there."""
     place = workdir / BYTE_PAIRS
     if not place.exists():
         bpe.save(place)
@@ -139,19 +131,9 @@ class BegunTask(models.SSANTranslationTask):
 def start_from(
     model: models.SSANTranslator, other: Path, bpe: gdata.BytePairs
 ) -> tuple[BegunTask, Json]:
-    """Returns the task that starts with the parameters of another run.
-
-    Args:
-      model: the network.
-      other: the work folder of the other run.
-      bpe: the byte pairs of this run.
-
-    Returns:
-      The task, and a record of the run and the parameters that were not loaded from it.
-
-    Raises:
-      ValueError: if that run has another vocabulary.
-    """
+    """Returns the task that starts with the parameters of another run, and a record of the run and
+    of the parameters that were not loaded from it. Raises ValueError if that run
+    has another vocabulary."""
     if open_folder(other, "translation", BYTE_PAIRS).config["vocabulary"] != bpe.digest():
         raise ValueError(
             f"init_from must be a run with the vocabulary of data.bpe, got {other} with another"
@@ -161,16 +143,9 @@ def start_from(
 
 
 def measure(translator: Translator, splits: dict[str, Split]) -> Json:
-    """Translates the validation and test texts and computes BLEU by sacrebleu.
-
-    Args:
-      translator: the trained translator.
-      splits: the encoded splits.
-
-    Returns:
-      BLEU, the signature of sacrebleu, examples of translations, and "bleu_statistics", the counts
-      of each test sentence for paired tests (see `bleu.bleu_of`).
-    """
+    """Translates the validation and test texts and computes BLEU by sacrebleu. Returns BLEU, the
+    signature of sacrebleu, examples of translations, and "bleu_statistics", the counts of each test
+    sentence for paired tests (see `bleu.bleu_of`)."""
     record: Record = {}
     for name in ("validation", "test"):
         source = splits[name].source
@@ -199,13 +174,7 @@ class TranslateConfig(_translate.TranslateOptions):
 
 
 def main(args: list[str], lines: TextIO = sys.stdin, out: TextIO = sys.stdout) -> int:
-    """Runs the command and returns its exit status.
-
-    Args:
-      args: the arguments.
-      lines: the texts to translate.
-      out: the file for the translations.
-    """
+    """Runs the command and returns its exit status."""
     prog = "python -m experiments.ssan translate"
     return _translate.run(
         TranslateConfig, args, prog, open_translator, called=RUN_OPTIONS, lines=lines, out=out

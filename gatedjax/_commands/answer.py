@@ -2,7 +2,7 @@
 
 from gatedjax._utils.cli import program
 from gatedjax.text._answer import AnswerOptions, run
-from gatedjax.text._reader import Reader
+from gatedjax.text.models._reader import Reader
 
 
 def main(args: list[str]) -> int:

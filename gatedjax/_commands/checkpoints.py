@@ -14,39 +14,31 @@ import jax
 import numpy as np
 import tyro
 
-from gatedjax._utils.cli import parse_command, program, reason
+from gatedjax._utils.cli import parse_command, program, status_of
 from gatedjax._utils.options import Unset
-from gatedjax._utils.terminal import clean, say
+from gatedjax._utils.terminal import say, terminal_width
 from gatedjax._utils.types import Tree
 from gatedjax.analysis import render_table
-from gatedjax.training.checkpoint import CheckpointDamaged, CheckpointStore
-from gatedjax.training.identity import describe, flatten, saved_settings
-
-_Workdir = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="WORKDIR")]
+from gatedjax.training.checkpoint import CheckpointDamaged, CheckpointStore, saved_settings
+from gatedjax.training.identity import flatten
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ls:
     """Lists the step, the time, the size, the best metric and any damage of each checkpoint."""
 
-    workdir: _Workdir
+    workdir: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="WORKDIR")]
     """The work folder of the run."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Verify:
-    """Hashes all files and arrays again. The exit status is 1 if a checkpoint is damaged."""
-
-    workdir: _Workdir
-    """The work folder of the run."""
+class Verify(Ls):
+    """Reads all arrays and compares their checksums. The exit status is 1 if any is damaged."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Diff:
+class Diff(Ls):
     """Shows the arrays and settings in which two checkpoints differ."""
 
-    workdir: _Workdir
-    """The work folder of the run."""
     other: Annotated[Unset[Path], tyro.conf.Positional, tyro.conf.arg(metavar="[OTHER]")] = None
     """The work folder of another run."""
     steps: Annotated[Unset[tuple[int, int]], tyro.conf.arg(metavar="A B")] = None
@@ -69,65 +61,69 @@ def _open(workdir: Path) -> CheckpointStore:
 
 
 def _show(headers: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
-    # Names of arrays and settings come from a file, so they may have characters that control the
-    # terminal.
-    say(render_table(headers, [[clean(str(cell)) for cell in row] for row in rows]), end="")
+    say(render_table(headers, rows, width=terminal_width()), end="")
 
 
-def _gone(store: CheckpointStore, step: int) -> bool:
-    return not store.folder(step).exists()
+def _problems(store: CheckpointStore, step: int, error: Exception) -> list[str]:
+    """Returns the damage of a checkpoint; [] if it is gone, because a run that goes on removes
+    old checkpoints, and this is no damage.
+    """
+    if not store.folder(step).exists():
+        return []
+    return error.problems if isinstance(error, CheckpointDamaged) else [str(error)]
 
 
 def _best(record: dict[str, Tree]) -> str:
-    run = flatten(record.get("run", {}))
     name = saved_settings(record).get("train", {}).get("best_metric")
-    value = run.get(f"best_metrics.{name}")
-    if not isinstance(value, int | float):
-        return "-"
-    return f"{name} {value:.6g} (step {run.get('best_step')})"
+    found = [
+        f"{name} {run['best_metrics'][name]:.6g} (step {run['best_step']})"
+        for run in record.get("runs", ())
+        if name in run["best_metrics"]
+    ]
+    return ", ".join(found) or "-"
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 def _ls(store: CheckpointStore) -> int:
     """Prints a table of the checkpoints of a run; returns the exit status 0."""
     rows = []
-    for step in store.found():
+    for step in store.steps():
         saved = size = best = "-"
         try:
-            record, manifest = store.record(step), store.manifest(step)
-            saved = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(manifest["time"]))
-            size = f"{sum(entry['size'] for entry in manifest['files'].values()):,}"
-            verdict, best = "yes", _best(record)
+            best = _best(store.record(step))
+            files = [path.stat() for path in _files(store.folder(step))]
+            newest = time.localtime(max(file.st_mtime for file in files))
+            saved = time.strftime("%Y-%m-%d %H:%M:%S", newest)
+            size = f"{sum(file.st_size for file in files):,}"
         except (CheckpointDamaged, FileNotFoundError) as error:
-            # A run that goes on removes old checkpoints, and this is no damage.
-            if _gone(store, step):
+            if not (problems := _problems(store, step, error)):
                 continue
-            verdict = f"no: {_problems(error)[0]}"
-        rows.append((step, saved, size, verdict, best))
-    if not rows:
+            best = f"damaged: {problems[0]}"
+        rows.append((step, saved, size, best))
+    if rows:
+        _show(("step", "saved", "bytes", "best"), rows)
+    else:
         say(f"no checkpoints in {store.directory}")
-        return 0
-    _show(("step", "saved", "bytes", "whole", "best"), rows)
     return 0
 
 
-def _problems(error: Exception) -> list[str]:
-    return error.problems if isinstance(error, CheckpointDamaged) else [str(error)]
-
-
 def _verify(store: CheckpointStore) -> int:
-    """Hashes all checkpoints again and prints the results; returns 1 if any is damaged, else 0."""
+    """Reads all checkpoints; returns 1 if any is damaged, else 0."""
     rows: list[tuple[Any, ...]] = []
     damaged: list[str] = []
-    for step in store.found():
+    for step in store.steps():
         try:
-            manifest = store.verify(step, arrays=True)
-            count = sum(len(arrays) for arrays in manifest["leaves"].values())
-            rows.append((step, len(manifest["files"]) + 1, count, "good"))
+            sums = store.checksums(step)
+            store.restore(step, **dict.fromkeys(sums))
+            files, arrays = len(_files(store.folder(step))), sum(map(len, sums.values()))
+            rows.append((step, files, arrays, "good"))
         except (CheckpointDamaged, FileNotFoundError) as error:
-            if _gone(store, step):
-                continue
-            rows.append((step, "-", "-", "damaged"))
-            damaged += [f"checkpoint {step}: {problem}" for problem in _problems(error)]
+            if problems := _problems(store, step, error):
+                rows.append((step, "-", "-", "damaged"))
+                damaged += [f"checkpoint {step}: {problem}" for problem in problems]
     # A script must not take a folder without checkpoints for a run with good checkpoints.
     if not rows:
         say(f"no checkpoints in {store.directory}", file=sys.stderr)
@@ -135,13 +131,12 @@ def _verify(store: CheckpointStore) -> int:
     _show(("step", "files", "arrays", "result"), rows)
     for line in damaged:
         say(line)
-    return 1 if damaged else 0
+    return int(bool(damaged))
 
 
 def _compare(a: np.ndarray | None, b: np.ndarray | None) -> tuple[str, str, str] | None:
     """Returns texts for both arrays and their greatest difference; None if the bits are equal."""
-    first = "nothing" if a is None else describe(a)
-    second = "nothing" if b is None else describe(b)
+    first, second = ("nothing" if x is None else f"{x.dtype}{list(x.shape)}" for x in (a, b))
     if a is None or b is None or first != second:
         return first, second, "-"
     # Bytes are compared, because NaN is not equal to itself and 0 equals -0.
@@ -173,14 +168,12 @@ def _diff(stores: list[CheckpointStore], steps: Sequence[int] | None, part: Any)
             )
     titles = [f"{store.directory.parent.name}/{step}" for store, step in pairs]
     old, new = (store.arrays(step, part) for store, step in pairs)
-    rows = []
-    for name in sorted(old.keys() | new.keys()):
-        difference = _compare(old.get(name), new.get(name))
-        if difference is not None:
-            rows.append((name, *difference))
+    names = sorted(old.keys() | new.keys())
+    compared = ((name, _compare(old.get(name), new.get(name))) for name in names)
+    rows = [(name, *difference) for name, difference in compared if difference is not None]
     if rows:
         _show(("array", *titles, "max abs difference"), rows)
-    say(f"{len(old.keys() | new.keys()) - len(rows)} identical arrays, {len(rows)} differ")
+    say(f"{len(names) - len(rows)} identical arrays, {len(rows)} differ")
     before, after = (flatten(saved_settings(store.record(step))) for store, step in pairs)
     changed = [
         (name, repr(before.get(name, "nothing")), repr(after.get(name, "nothing")))
@@ -194,20 +187,18 @@ def _diff(stores: list[CheckpointStore], steps: Sequence[int] | None, part: Any)
     return 0
 
 
+def _run(options: Ls | Verify | Diff) -> int:
+    stores = [_open(options.workdir)]
+    if isinstance(options, Diff):
+        stores += [] if options.other is None else [_open(options.other)]
+        return _diff(stores, options.steps, options.part)
+    return (_verify if isinstance(options, Verify) else _ls)(*stores)
+
+
 def main(args: list[str]) -> int:
     """Runs the command and returns its exit status: 0, 1 (damaged checkpoints) or 2 (an error)."""
     about = "Lists, verifies and compares the checkpoints of a work folder."
     options: Ls | Verify | Diff = parse_command(COMMANDS, args, f"{program()} checkpoints", about)
     # Orbax starts a backend of JAX. It must not be the GPU, because the run may be using it.
     jax.config.update("jax_platforms", "cpu")
-    try:
-        store = _open(options.workdir)
-        if isinstance(options, Ls):
-            return _ls(store)
-        if isinstance(options, Verify):
-            return _verify(store)
-        stores = [store] + ([] if options.other is None else [_open(options.other)])
-        return _diff(stores, options.steps, options.part)
-    except (CheckpointDamaged, OSError) as error:
-        say(f"error: {reason(error)}", file=sys.stderr)
-        return 1 if isinstance(error, CheckpointDamaged) else 2
+    return status_of(lambda: _run(options), CheckpointDamaged)

@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from gatedjax._utils.cli import parse_command, program, reason
+from gatedjax._utils.cli import parse_command, program, status_of
 from gatedjax._utils.missing import missing
 from gatedjax._utils.options import Flag, Unset
-from gatedjax._utils.terminal import say
+from gatedjax._utils.terminal import say, say_wrapped, terminal_width
 
 if TYPE_CHECKING:
     from tensorflow_datasets.core import DatasetBuilder
 
     from gatedjax.data.sets._declaration import DataSet
-
-_Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,18 +29,19 @@ class Prepare:
     TensorFlow is needed only for data sets that TFDS defines.
     """
 
-    name: _Name
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
     """The name of the data set, as in gatedjax.data.load."""
     manual_dir: Unset[str] = None
-    """The folder with the raw files, plain or .gz (default: they are downloaded)."""
+    """The folder with the raw files, plain or .gz (default: prepare downloads them, check reads the
+    prepared set)."""
     data_dir: Unset[str] = None
-    """The folder for the prepared set (default: TFDS's own, ~/tensorflow_datasets)."""
+    """The folder of the prepared set (default: TFDS's own, ~/tensorflow_datasets)."""
     unpack_limit: Unset[str] = None
     """The most that may come out of one .gz file or archive member, as 8GiB (default: 1GiB)."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Check:
+class Check(Prepare):
     """Reads all lines of a data set and reports how each of them is used.
 
     It counts the lines that are used and quarantined, and reports the overlap of the splits, the
@@ -50,18 +49,10 @@ class Check:
     not accounted for, or if a file is missing or unreadable.
     """
 
-    name: _Name
-    """The name of the data set, as in gatedjax.data.load."""
-    manual_dir: Unset[str] = None
-    """The folder with the raw files (default: the prepared set in --data-dir is read)."""
-    data_dir: Unset[str] = None
-    """The folder with prepared sets (default: TFDS's own, ~/tensorflow_datasets)."""
     strict: Flag = False
     """Exit with status 1 if a line was quarantined."""
     limit: int = 20
     """The number of quarantined lines that are printed."""
-    unpack_limit: Unset[str] = None
-    """The most that may come out of one .gz file or archive member, as 8GiB (default: 1GiB)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,29 +70,21 @@ def main(args: list[str]) -> int:
     options: Prepare | Check | List = parse_command(
         COMMANDS, args, f"{program()} data", "Prepares and checks data sets."
     )
-    try:
-        if isinstance(options, List):
-            return list_sets()
-        with _unpack_limit(options.unpack_limit):
-            return prepare(options) if isinstance(options, Prepare) else check(options)
-    except (ImportError, ValueError, OSError) as error:
-        say(f"error: {reason(error)}", file=sys.stderr)
-        return 2
+    return status_of(lambda: _run(options))
 
 
-@contextlib.contextmanager
-def _unpack_limit(size: str | None) -> Iterator[None]:
+def _run(options: Prepare | Check | List) -> int:
+    if isinstance(options, List):
+        return list_sets()
     from gatedjax.data.files import _unpack
 
     try:
+        size = options.unpack_limit
         limit = None if size is None else _unpack.parse_size(size)
     except ValueError as error:
         raise ValueError(f"--unpack-limit: {error}") from None
     with _unpack.limit_unpacking(limit):
-        yield
-
-
-# prepare -------------------------------------------------------------------------------------
+        return check(options) if isinstance(options, Check) else prepare(options)
 
 
 def prepare(options: Prepare) -> int:
@@ -115,7 +98,7 @@ def prepare(options: Prepare) -> int:
     if isinstance(declared, Embedded):
         say(f"{name} is {declared.origin}: there is nothing to prepare.")
         return 0
-    # What is missing is reported before anything is downloaded or written.
+    # A missing part is reported before anything is downloaded or written.
     was_prepared = _prepared.is_prepared(name, options.data_dir)
     if not was_prepared:
         if declared.tfds is None:
@@ -130,9 +113,8 @@ def prepare(options: Prepare) -> int:
     manual_dir = options.manual_dir if declared.tfds is not None else None
     with _no_empty_folders(_prepared.builder_of(name, options.data_dir).data_path):
         builder = _prepared.prepare(name, data_dir=options.data_dir, manual_dir=manual_dir)
-    say(
-        f"{name} {'was already prepared' if was_prepared else 'is prepared'} in {builder.data_path}"
-    )
+    state = "was already prepared" if was_prepared else "is prepared"
+    say_wrapped(f"{name} {state} in {builder.data_path}")
     _print_prepared(builder, declared)
     return 0
 
@@ -140,17 +122,16 @@ def prepare(options: Prepare) -> int:
 def _need_tensorflow(declared: "DataSet", options: Prepare) -> None:
     """Raises ValueError if TensorFlow, with which TFDS prepares the data set, is not installed."""
     name = declared.name
-    if importlib.util.find_spec("tensorflow") is not None:
-        if options.manual_dir is not None:
-            say(f"note: TFDS prepares {name} from its own download; --manual-dir is not used.")
-        return
-    raise ValueError(
-        f"TensorFlow must be installed to prepare the data set {name!r}: "
-        f"{missing('TFDS needs', 'tensorflow-cpu')} (once, not for reading). "
-        f"Without it: gatedjax.data.load({name!r}, split, manual_dir=...) and "
-        f"{program()} data check {name} --manual-dir DIR read the raw files as they are. "
-        f"They are at {declared.where}."
-    )
+    if importlib.util.find_spec("tensorflow") is None:
+        raise ValueError(
+            f"TensorFlow must be installed to prepare the data set {name!r}: "
+            f"{missing('TFDS needs', 'tensorflow-cpu')} (once, not for reading). "
+            f"Without it: gatedjax.data.load({name!r}, split, manual_dir=...) and "
+            f"{program()} data check {name} --manual-dir DIR read the raw files as they are. "
+            f"They are at {declared.where}."
+        )
+    if options.manual_dir is not None:
+        say(f"note: TFDS prepares {name} from its own download; --manual-dir is not used.")
 
 
 def _read_first(declared: "DataSet", folder: Path) -> None:
@@ -201,36 +182,32 @@ def _print_prepared(builder: "DatasetBuilder", declared: "DataSet") -> None:
         # A data set that TFDS defines has no account, and each of its lines is an example.
         lines = account.get("lines", info.num_examples)
         rows.append((split, lines, info.num_examples, len(aside), declared.official.get(split)))
-    say()
     unit = declared.unit
-    say(render_table(("split", unit, "examples", "quarantined", f"official {unit}"), rows))
-    if total:
-        say(f"Quarantined {unit}, {total} in all, are listed in {builder.data_path}/metadata.json.")
-    else:
-        say("Nothing was quarantined.")
-
-
-# check ---------------------------------------------------------------------------------------
+    headers = ("split", unit, "examples", "quarantined", f"official {unit}")
+    say(f"\n{render_table(headers, rows, width=terminal_width())}")
+    place = f"{builder.data_path}/metadata.json"
+    message = f"Quarantined {unit}, {total} in all, are listed in {place}."
+    say_wrapped(message if total else "Nothing was quarantined.")
 
 
 def check(options: Check) -> int:
     """Prints the report of a data set; returns 1 if a check failed, else 0."""
-    from gatedjax._commands._data_report import print_report
-    from gatedjax.data.account import _check
+    from gatedjax._commands import _data_check
+    from gatedjax._commands._data_check import print_report
 
     if options.limit < 0:
         raise ValueError(f"--limit must be at least 0, got {options.limit}")
-    report = _check.check(options.name, manual_dir=options.manual_dir, data_dir=options.data_dir)
+    report = _data_check.check(
+        options.name, manual_dir=options.manual_dir, data_dir=options.data_dir
+    )
     print_report(report, options.limit)
-    if options.strict and report.quarantine:
+    too_many = options.strict and report.quarantine
+    if too_many:
         say(f"FAILED: {len(report.quarantine)} quarantined (--strict)")
-    failed = bool(report.problems) or (options.strict and bool(report.quarantine))
-    if not failed:
-        say("OK: every line that was read is used, left out on purpose, or quarantined.")
-    return int(failed)
-
-
-# list ----------------------------------------------------------------------------------------
+    if too_many or report.problems:
+        return 1
+    say_wrapped("OK: every line that was read is used, left out on purpose, or quarantined.")
+    return 0
 
 
 def list_sets() -> int:
@@ -245,11 +222,21 @@ def list_sets() -> int:
     for alias, (name, preset) in ALIASES.items():
         note = f" ({', '.join(preset.values())})" if preset else ""
         aliases.setdefault(name, []).append(alias + note)
+    needs = {
+        True: "raw files or prepared; preparing needs [prepare]",
+        False: "raw files, or a network; no TensorFlow",
+    }
     rows = [(name, "", "nothing", spec.origin) for name, spec in EMBEDDED.items()]
-    for name, declared in SETS.items():
-        needs = "raw files or prepared; preparing needs [prepare]"
-        if declared.tfds is not None:
-            needs = "raw files, or a network; no TensorFlow"
-        rows.append((name, ", ".join(aliases.get(name, ())), needs, declared.where))
-    say(render_table(("name", "also", "needs", "source"), rows))
+    rows += [
+        (name, ", ".join(aliases.get(name, ())), needs[declared.tfds is None], declared.where)
+        for name, declared in SETS.items()
+    ]
+    headers = ("name", "also", "needs", "source")
+    if not sys.stdout.isatty():
+        say(render_table(headers, rows))
+        return 0
+    # The table is wider than a terminal.
+    for name, *facts in rows:
+        pairs = zip(headers[1:], facts, strict=True)
+        say_wrapped("\n".join([name, *(f"  {title}: {fact}" for title, fact in pairs if fact)]))
     return 0

@@ -5,27 +5,29 @@ Like `gatedjax checkpoints` it takes no lock and runs on the CPU.
 
 import dataclasses
 import json
-import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import jax
 import tyro
 
-from gatedjax._utils.cli import parse, program, reason
+from gatedjax._utils.cli import parse, program, status_of
 from gatedjax._utils.limits import read_limited
 from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say
 from gatedjax._utils.types import Tree
 from gatedjax.export import ModelCard, save
-from gatedjax.export._card import title_of
+from gatedjax.export._card import facts_of, title_of
 from gatedjax.export._folder import check_target
-from gatedjax.export._kinds import facts_of
-from gatedjax.export._names import unflatten
-from gatedjax.text._folders import belongings, check_single
+from gatedjax.export._tensors import unflatten
+from gatedjax.text.models._folders import belongings, check_single
 from gatedjax.training import average_params
-from gatedjax.training.checkpoint import CheckpointDamaged, CheckpointStore
-from gatedjax.training.identity import saved_description, saved_settings
+from gatedjax.training.checkpoint import (
+    CheckpointDamaged,
+    CheckpointStore,
+    saved_description,
+    saved_settings,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,41 +71,40 @@ def _results(workdir: Path, best_step: int) -> dict[str, Tree]:
 def _card(options: ExportOptions, record: dict[str, Tree], step: int) -> ModelCard:
     """Returns the model card of a run, with its metrics."""
     # Without an evaluation no parameters are best, so the last ones are exported.
-    run = record.get("run", {})
-    best_step = run.get("best_step") if run.get("best_metrics") else step
+    run: dict[str, Any] = next(iter(record.get("runs", ())), {})
+    best_step = run["best_step"] if run.get("best_metrics") else step
     results = _results(options.workdir, best_step)
     splits = {"validation": run.get("best_metrics", {}), "test": results.get("test", {})}
-    metrics = {
-        f"{split} {name}": value
-        for split, values in splits.items()
-        for name, value in values.items()
-        if isinstance(value, int | float)
-    }
     seed = saved_settings(record).get("train", {}).get("seed")
     return ModelCard(
         name=options.name or title_of(options.workdir.resolve().name),
         description=f"The parameters of step {best_step} of a run, from its checkpoint {step}.",
         data=str(results.get("data", "")),
-        metrics=metrics,
+        metrics={
+            f"{split} {name}": value
+            for split, values in splits.items()
+            for name, value in values.items()
+            if isinstance(value, int | float)
+        },
         seeds=() if seed is None else (seed,),
         licence=options.licence,
     )
 
 
-def _export(options: ExportOptions) -> None:
+def _export(options: ExportOptions) -> int:
     # The target is checked first, because reading a checkpoint may take long.
     check_target(options.out, options.overwrite, "--overwrite")
     store = CheckpointStore(options.workdir / "checkpoints")
     steps = store.steps()
     step = (steps[-1] if steps else None) if options.step is None else options.step
     if step not in steps:
-        which = "" if step is None else f" {step}"
-        raise FileNotFoundError(f"no checkpoint{which} in {store.directory}: it has {steps}")
+        which = "no checkpoint" if step is None else f"no checkpoint {step}"
+        raise FileNotFoundError(f"{which} in {store.directory}: it has {steps}")
     record = store.record(step)
     check_single(record, options.workdir)
     about = saved_description(record)
     kind, files = belongings(options.workdir, about)
-    params, card = unflatten(store.arrays(step, "best")), _card(options, record, step)
+    params, card = unflatten(store.arrays(step, "best"))["params"], _card(options, record, step)
     origin = f"checkpoint {step}"
     count = _average_count(options, kind, about)
     if count > 1:
@@ -122,17 +123,16 @@ def _export(options: ExportOptions) -> None:
     )
     size = sum(leaf.size for leaf in jax.tree.leaves(params))
     say(f"{folder}: {size:,} parameters of {origin}")
+    return 0
 
 
 def _average_count(options: ExportOptions, kind: str, about: dict[str, Tree]) -> int:
     """Returns the number of checkpoints to average; 1 means the best parameters."""
     if options.average is not None and options.average < 1:
         raise ValueError(f"--average must be at least 1, got {options.average}")
-    if options.step is not None:
-        if options.average is not None:
-            raise ValueError("--average or --step must be left out, got both: give one of the two")
-        return 1
-    if options.average is None and kind == "translation":
+    if options.step is not None and options.average is not None:
+        raise ValueError("--average or --step must be left out, got both: give one of the two")
+    if options.step is None and options.average is None and kind == "translation":
         return about["config"]["search"].get("average", 1)
     return options.average or 1
 
@@ -142,9 +142,4 @@ def main(args: list[str]) -> int:
     options = parse(ExportOptions, args, f"{program()} export")
     # Orbax starts a backend of JAX. It must not be the GPU, because the run may be using it.
     jax.config.update("jax_platforms", "cpu")
-    try:
-        _export(options)
-    except (CheckpointDamaged, OSError, ValueError, TypeError) as error:
-        say(f"error: {reason(error)}", file=sys.stderr)
-        return 1 if isinstance(error, CheckpointDamaged) else 2
-    return 0
+    return status_of(lambda: _export(options), CheckpointDamaged)

@@ -14,10 +14,9 @@ from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say
 from gatedjax._utils.write import write_atomic
 
-STEM = "gates_report"
-"""The name of the files that are written, without the ending."""
-_PLACE = "gates-report"
-_OWN = {"text": "--text", "label": "--label", "encoding": "--encoding"}
+_STEM = "gates_report"
+_PLACE = Path("gates-report")
+_OF_RUN, _OF_FILE = ("preset", "manual_dir", "data_dir"), ("file", "text", "label", "encoding")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,31 +69,18 @@ class Report:
 
 def _check(options: Report) -> None:
     """Raises ValueError for options that do not go together or are out of range."""
-    is_given = [options.model is not None, options.workdir is not None, options.toy]
-    if sum(is_given) != 1:
+    count = (options.model is not None) + (options.workdir is not None) + options.toy
+    if count != 1:
         raise ValueError(
-            f"exactly one of MODEL, --workdir and --toy must be given, got {sum(is_given)} of them"
+            f"exactly one of MODEL, --workdir and --toy must be given, got {count} of them"
         )
-    of_run = {"preset": "--preset", "manual_dir": "--manual-dir", "data_dir": "--data-dir"}
-    of_own = {"file": "--file", **_OWN}
-    # An option without an effect is refused, because a user would believe that it had one.
-    wrong: dict[str, str] = {}
     if options.toy:
-        wrong = {**of_run, **of_own, "tau": "--tau"}
-    elif options.workdir is not None:
-        wrong = of_own
-    for name, option in wrong.items():
-        if getattr(options, name) is not None:
-            source = "--toy" if options.toy else "--workdir"
-            raise ValueError(
-                f"{source} or {option} must be left out, got both: give one of the two"
-            )
+        _leave_out(options, (*_OF_RUN, *_OF_FILE, "tau"), "--toy")
     for name, least in (("samples", 2), ("texts", 1), ("draws", 2)):
         value = getattr(options, name)
         if value is not None and value < least:
             raise ValueError(f"--{name} must be at least {least}, got {value}")
-        if value is not None:
-            check_most(f"--{name}", value, MOST_DRAWS)
+        check_most(f"--{name}", value or least, MOST_DRAWS)
     if options.seed < 0:
         raise ValueError(f"--seed must be at least 0, got {options.seed}")
     check_most("--seed", options.seed, MOST_SEED)
@@ -104,43 +90,38 @@ def _check(options: Report) -> None:
         raise NotADirectoryError(f"--out must be a folder, got the file {options.out}")
 
 
+def _leave_out(options: Report, names: Sequence[str], source: str) -> None:
+    """Refuses options without an effect, because a user would believe that they had one."""
+    for name in names:
+        if (value := getattr(options, name)) is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{option} must be left out for {source}, got {value}")
+
+
 def _open_network(options: Report) -> tuple[Any, Path]:
     """Opens the network with its texts, which the options of the command name."""
     from gatedjax.text._gated import is_run, open_own, open_run
 
     (folder,) = filter(None, (options.model, options.workdir))
     if is_run(folder):
-        if options.file is not None:
-            raise ValueError(
-                f"--file must be left out except for a model of gatedjax train, got the run "
-                f"{folder}: leave it out"
-            )
-        network = open_run(
-            folder,
-            data=options.preset,
-            data_dir=options.data_dir,
-            manual_dir=options.manual_dir,
-        )
+        _leave_out(options, _OF_FILE, f"the run {folder}")
+        places = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
+        network = open_run(folder, data=options.preset, **places)
         # A report belongs into the work folder of its run, but an exported model may be in a folder
         # that must not change.
-        exported = not (folder / "checkpoints").is_dir()
-        return network, Path(_PLACE) if exported else folder
+        return network, folder if (folder / "checkpoints").is_dir() else _PLACE
     if options.workdir is not None:
         raise ValueError(
             f"--workdir must be the work folder of a run, got {folder}: give a model of gatedjax "
             "train without --workdir, and with --file"
         )
-    if options.preset is not None:
-        raise ValueError(
-            f"--preset must be left out except for a run, got {folder}, a model of gatedjax train: "
-            "leave it out"
-        )
+    _leave_out(options, _OF_RUN, f"{folder}, a model of gatedjax train")
     if options.file is None:
         raise ValueError(
             f"--file must be given for {folder}, got none: name a file of labelled texts"
         )
-    columns = {name: value for name in _OWN if (value := getattr(options, name)) is not None}
-    return open_own(folder, options.file, **columns), Path(_PLACE)
+    columns = {n: v for n in _OF_FILE[1:] if (v := getattr(options, n)) is not None}
+    return open_own(folder, options.file, **columns), _PLACE
 
 
 def _study(network: Any, options: Report) -> Any:
@@ -201,17 +182,16 @@ def _write(studies: Sequence[Any], folder: Path, title: str | None) -> None:
     from gatedjax import analysis
 
     folder.mkdir(parents=True, exist_ok=True)
-    record = {"studies": [study.record() for study in studies]}
-    content = to_json(record, indent=1) + "\n"
+    content = to_json({"studies": [study.record() for study in studies]}, indent=1) + "\n"
     # The numbers are written before the picture, because Matplotlib may be missing and the
     # measurement takes long.
-    write_atomic(folder / f"{STEM}.json", content.encode())
+    write_atomic(folder / f"{_STEM}.json", content.encode())
     try:
-        analysis.plot_studies(studies, folder / STEM, title)
+        analysis.plot_studies(studies, folder / _STEM, title)
     except ImportError as error:
-        say(f"wrote {folder / STEM}.json; no figure: {error}")
+        say(f"wrote {folder / _STEM}.json; no figure: {error}")
         return
-    say(f"wrote {folder / STEM}.json, .png and .svg")
+    say(f"wrote {folder / _STEM}.json, .png and .svg")
 
 
 def _run(options: Report) -> None:
@@ -221,7 +201,7 @@ def _run(options: Report) -> None:
 
         from gatedjax import gates
 
-        studies, folder, title = [], Path(_PLACE), "Gates: classic problems"
+        studies, folder, title = [], _PLACE, "Gates: classic problems"
         # Each study is printed when it is ready, because together they take minutes.
         for study in gates.toys(options.draws or 16_384, key=jax.random.key(options.seed)):
             say(study.markdown())
@@ -238,14 +218,8 @@ def main(args: list[str]) -> int:
     """Runs the command and returns 0; errors exit with status 2."""
     about = "Measures what gates do, and whether it can be trusted."
     options: Report = parse_command({"report": Report}, args, f"{program()} gates", about)
-    names = {
-        # The functions name their arguments, and a user of the command has to type options.
-        "longest must": "--longest must",
-        # The quote of a name follows only in the message about the data set of a run.
-        "data must be '": "--preset must be '",
-        "columns.inputs must": "--text must",
-        "(manual_dir=...)": "(--manual-dir DIR)",
-    }
-    with refusals(names):
+    # The quote of a name follows only in the message about the data set of a run.
+    words = {"data must be '": "--preset must be '", "(manual_dir=...)": "(--manual-dir DIR)"}
+    with refusals(words, Report):
         _run(options)
     return 0

@@ -4,14 +4,10 @@ import sys
 
 from gatedjax._utils.cli import program
 from gatedjax.text._translate import TranslateOptions, run
-from gatedjax.text._translator import open_translator
+from gatedjax.text.models._translator import open_translator
 
-# `gatedjax translate` has no option for the extra pieces of a translation.
-CALLED = {" (--search.extra)": ""} | {
-    f"{name} must": f"--{name.replace('_', '-')} must"
-    for name in ("average", "beam_size", "length_penalty", "batch_sentences")
-}
-"""Words in messages of the library, and the options that replace them."""
+CALLED = {" (--search.extra)": ""}
+"""Words in messages of the library about options that this command does not have."""
 
 
 def main(args: list[str]) -> int:

@@ -15,14 +15,12 @@ from typing import Annotated, Any
 
 import tyro
 
-from gatedjax._utils.cli import parse, program, reason
+from gatedjax._utils.cli import parse, program, status_of
 from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import say
-from gatedjax._utils.types import Tree
-from gatedjax.training._verify import DIGESTS, KILL_AT, RESUMES
+from gatedjax.training.checkpoint import CheckpointStore
 
-LONGEST_SAVE_S = 0.2
-"""Largest number of seconds between the start of a save and a kill during it."""
+LONGEST_SAVE_S = 0.2  # between the start of a save and a kill during it
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,10 +28,10 @@ class VerifyOptions:
     """Proves that a killed run continues with the same bits.
 
     It runs COMMAND once without interruption. Then it runs COMMAND again, kills it with SIGKILL at
-    random steps, half of them during a save, and restarts it after each kill. At the end it
-    compares digests of parameters, optimiser state, best parameters, data position, the next
-    batches, metrics and the record of the run. COMMAND must train with gatedjax.training.fit and
-    accept --workdir, which is added to it.
+    random moments, half of them during a save, and restarts it after each kill. At the end it
+    compares the checksums of all arrays of the last checkpoint, its record with the position in the
+    data, and metrics.jsonl. COMMAND must train with gatedjax.training.fit and accept --workdir,
+    which is added to it.
 
     For example:
     $ gatedjax verify-resume --kills 2 -- python train.py
@@ -53,159 +51,151 @@ class VerifyOptions:
     """The command that trains, after --."""
 
 
-def kill_points(last: int, every: int, count: int, seed: int) -> list[str]:
-    """Returns ascending moments for `KILL_AT`: "step:STEP", or "save:STEP:SECONDS" in a save."""
+def kill_points(
+    last: int, every: int, count: int, seed: int, interval: float
+) -> list[tuple[str, int, float]]:
+    """Returns ascending moments: ("save" | "after", STEP, SECONDS), which is the number of seconds
+    since the save of a step began, or since it was complete (at most `interval`).
+    """
     choose = random.Random(seed)
-    # The last step is always saved.
+    # The last step is always saved, and after it there is nothing to kill.
     saves = sorted({*range(every, last + 1, every), last})
     during = choose.sample(saves, min(count // 2, len(saves)))
-    steps = choose.sample(range(1, last), min(count - len(during), last - 1))
-    points = [(step, f"step:{step}") for step in steps]
-    for step in during:
-        # A kill during a save is the hardest case, because it leaves an incomplete checkpoint.
-        points.append((step, f"save:{step}:{choose.uniform(0, LONGEST_SAVE_S):.4f}"))
-    return [text for _, text in sorted(points)]
+    after = choose.sample([0, *saves[:-1]], min(count - len(during), len(saves)))
+    points = [("after", step, choose.uniform(0, interval)) for step in after]
+    # A kill during a save is the hardest case, because it leaves an incomplete checkpoint.
+    points += [("save", step, choose.uniform(0, LONGEST_SAVE_S)) for step in during]
+    return sorted(points, key=lambda point: (point[1], point[0]))
 
 
-def _run(command: list[str], workdir: Path, log: Path, **variables: str) -> int:
-    """Runs a command, with --workdir added and its output in `log`; returns its exit status."""
-    # Variables of an outer test would kill this run at other moments, too.
-    environment = {k: v for k, v in os.environ.items() if k not in (DIGESTS, KILL_AT, RESUMES)}
+def _has_come(folder: Path, kind: str, step: int) -> bool:
+    """Returns True if the save of a step has begun, or for "after" if it is complete."""
+    if not step:
+        return (folder / "metrics.jsonl").exists()
+    try:
+        names = os.listdir(folder / "checkpoints")
+    except FileNotFoundError:
+        return False
+    if kind == "save":
+        names = [name.split(".")[0] for name in names]
+    # A step may be gone when a newer one is complete.
+    return any(name.isdecimal() and int(name) >= step for name in names)
+
+
+def _run(name: str, command: list[str], folder: Path, log: Path, point: Any = None) -> int:
+    """Runs a command, its output in `log`, and kills it at a moment; returns its exit status."""
     with log.open("ab") as file:
-        return subprocess.run(
-            [*command, "--workdir", str(workdir)],
-            env=environment | variables,
-            stdout=file,
-            stderr=file,
-            check=False,
-        ).returncode
-
-
-def _report_failure(run_name: str, status: int, log: Path) -> int:
+        process = subprocess.Popen([*command, "--workdir", str(folder)], stdout=file, stderr=file)
+        while point is not None and process.poll() is None:
+            if _has_come(folder, *point[:2]):
+                time.sleep(point[2])
+                # SIGKILL cannot be caught, so that the process dies without cleaning up, as in a
+                # power cut.
+                process.kill()
+                break
+            time.sleep(0.001)
+        status = process.wait()
+    if status in (0, -signal.SIGKILL):
+        return status
     tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:]
-    say(f"error: {run_name} ended with status {status}:", file=sys.stderr)
-    say("\n".join(f"  {line}" for line in tail), file=sys.stderr)
-    return 2
+    raise ValueError("\n  ".join([f"{name}: it must end with status 0, got {status}:", *tail]))
 
 
 def _differences(first: Any, second: Any, name: str = "") -> list[str]:
     """Returns the paths, such as "record.history[0].loss", at which two JSON values differ."""
     if isinstance(first, dict) and isinstance(second, dict):
         keys = sorted(first.keys() | second.keys())
-        nested = (_differences(first.get(k), second.get(k), f"{name}.{k}".strip(".")) for k in keys)
-        return [line for lines in nested for line in lines]
+        parts = [(first.get(k), second.get(k), f"{name}.{k}".strip(".")) for k in keys]
+        return [line for part in parts for line in _differences(*part)]
     if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
-        pairs = enumerate(zip(first, second, strict=True))
-        return [line for i, (a, b) in pairs for line in _differences(a, b, f"{name}[{i}]")]
+        parts = [(a, b, f"{name}[{i}]") for i, (a, b) in enumerate(zip(first, second, strict=True))]
+        return [line for part in parts for line in _differences(*part)]
     # NaN is not equal to itself, but the same NaN in both runs is no difference.
     both_nan = first != first and second != second
     return [] if first == second or both_nan else [name or "value"]
 
 
-def _leaves(value: Tree) -> int:
-    if isinstance(value, dict | list):
-        return sum(_leaves(v) for v in (value.values() if isinstance(value, dict) else value))
-    return 1
+# Fields of metrics.jsonl that differ from run to run, because they are times and speeds.
+_CLOCK = ("time", "steps_per_s", "tokens_per_s", "compile_s", "padding")
 
 
-def _digests(path: Path) -> list[dict[str, Tree]]:
-    # A run that was killed before its end has written no line.
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+def _outcome(folder: Path) -> dict[str, Any]:
+    """Returns the outcome of a run: checksums and record of its last checkpoint, and its log."""
+    store = CheckpointStore(folder / "checkpoints")
+    step = store.latest()
+    if step is None:
+        raise ValueError(
+            "COMMAND must finish one training run of gatedjax.training.fit in the folder of "
+            "--workdir, got a run without a checkpoint"
+        )
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    metrics = [{k: v for k, v in json.loads(x).items() if k not in _CLOCK} for x in lines]
+    record = store.record(step)
+    progress = {name: record[name] for name in ("step", "runs", "data")}
+    return {"steps": store.steps(), **store.checksums(step), "record": progress, "metrics": metrics}
 
 
 def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
-    """Runs a command without and with kills; returns 2 if no run continued, 1 if bits differ."""
+    """Runs a command without and with kills; returns 1 if bits differ, else 0."""
     began = time.monotonic()
-    target = folder / "unbroken.jsonl"
-    log = folder / "unbroken.log"
-    status = _run(command, folder / "unbroken", log, **{DIGESTS: str(target)})
-    if status:
-        return _report_failure("the unbroken run", status, log)
-    unbroken = _digests(target)
-    if len(unbroken) != 1:
-        say(
-            f"error: COMMAND must finish one training run of gatedjax.training.fit, but finished "
-            f"{len(unbroken)}",
-            file=sys.stderr,
-        )
-        return 2
-    last = unbroken[0]["data position"]["step"]
-    say(f"unbroken: {last} steps, {time.monotonic() - began:.1f} s")
+    if _run("the unbroken run", command, folder / "unbroken", folder / "unbroken.log"):
+        raise ValueError("the unbroken run must not be killed, got SIGKILL")
+    unbroken, seconds = _outcome(folder / "unbroken"), time.monotonic() - began
+    last = unbroken["record"]["step"]
+    say(f"unbroken: {last} steps, {seconds:.1f} s")
 
     config = json.loads((folder / "unbroken" / "config.json").read_text(encoding="utf-8"))
     every = config["train"]["checkpoint_every"]
-    log, target = folder / "killed.log", folder / "killed.jsonl"
-    resumes = folder / "resumes.txt"
-    watched = {DIGESTS: str(target), RESUMES: str(resumes)}
-    killed = 0
-    for point in kill_points(last, every, kills, seed):
-        status = _run(command, folder / "killed", log, **watched, **{KILL_AT: point})
-        if status not in (0, -signal.SIGKILL):
-            return _report_failure(f"the run killed at {point}", status, log)
+    # Compilation takes the greater part of a short run.
+    interval = seconds / 2 * every / max(last, every)
+    log, work = folder / "killed.log", folder / "killed"
+    killed = continued = 0
+    for point in [*kill_points(last, every, kills, seed, interval), None]:
+        continued += CheckpointStore(work / "checkpoints").latest() is not None
+        name = "{} {} + {:.3f} s".format(*point) if point else "the last start"
+        status = _run(name, command, work, log, point)
         killed += bool(status)
-        outcome = "killed" if status else "too late, because the run was finished"
-        say(f"{point}: {outcome}")
-        # The run has ended, so that it cannot be killed at a later moment.
-        if not status:
+        say(f"{name}: {'killed' if status else 'ended'}")
+        if not status:  # it cannot be killed at a later moment
             break
-    # The last kill may have hit the run before its end. Without a further kill it continues to the
-    # end.
-    if not _digests(target):
-        status = _run(command, folder / "killed", log, **watched)
-        if status:
-            return _report_failure("the last resume", status, log)
-    resumed = _digests(target)[-1]
-    continued = len(resumes.read_text().splitlines()) if resumes.exists() else 0
     say(f"{killed} kills, {continued} of the starts continued from a checkpoint")
     if not killed or not continued:
-        say(
-            "error: the test proves nothing, because no start continued from a checkpoint: lower "
-            f"checkpoint_every (now {every}), or train longer than {last} steps",
-            file=sys.stderr,
+        raise ValueError(
+            "a start must continue from a checkpoint, got none, so that the test proves nothing: "
+            f"lower checkpoint_every (now {every}), or train longer than {last} steps"
         )
-        return 2
 
-    wrong = 0
-    for name, expected in unbroken[0].items():
+    wrong, resumed = 0, _outcome(work)
+    for name, expected in unbroken.items():
         differing = _differences(expected, resumed[name])
         wrong += len(differing)
-        verdict = f"equal ({_leaves(expected)} values)" if not differing else "DIFFERENT: "
-        say(f"{name}: {verdict}{', '.join(differing[:5])}")
+        say(f"{name}: {'equal' if not differing else 'DIFFERENT: '}{', '.join(differing[:5])}")
     say("bit-equal" if not wrong else f"NOT equal: {wrong} differences")
-    return 1 if wrong else 0
+    return int(bool(wrong))
+
+
+def _start(options: VerifyOptions) -> int:
+    command = list(options.command)
+    if not command:
+        raise ValueError("COMMAND must be given, after --")
+    if options.kills < 1:
+        raise ValueError(f"--kills must be at least 1, got {options.kills}")
+    if any(part == "--workdir" or part.startswith("--workdir=") for part in command):
+        raise ValueError("COMMAND must not have --workdir, which is added: leave it out")
+    # Another Python on the path may not have gatedjax.
+    if command[0] in ("python", "python3"):
+        command[0] = sys.executable
+    say(f"verifying: {shlex.join(command)}")
+    if options.keep is None:
+        with tempfile.TemporaryDirectory(prefix="verify-resume-") as folder:
+            return _verify(command, options.kills, options.seed, Path(folder))
+    if options.keep.exists():
+        raise ValueError(f"--keep must be a new folder, got {options.keep}, which exists")
+    options.keep.mkdir(parents=True)
+    return _verify(command, options.kills, options.seed, options.keep)
 
 
 def main(args: list[str]) -> int:
     """Runs the command and returns 0 (the bits are equal), 1 (they differ) or 2 (an error)."""
     options = parse(VerifyOptions, args, f"{program()} verify-resume")
-    command = list(options.command)
-    if not command:
-        say("error: COMMAND must be given, after --", file=sys.stderr)
-        return 2
-    if options.kills < 1:
-        say(f"error: --kills must be at least 1, got {options.kills}", file=sys.stderr)
-        return 2
-    if any(part == "--workdir" or part.startswith("--workdir=") for part in command):
-        say("error: COMMAND must not have --workdir, which is added: leave it out", file=sys.stderr)
-        return 2
-    # Another Python on the path may not have gatedjax.
-    if command[0] in ("python", "python3"):
-        command[0] = sys.executable
-    say(f"verifying: {shlex.join(command)}")
-    try:
-        if options.keep is None:
-            with tempfile.TemporaryDirectory(prefix="verify-resume-") as folder:
-                return _verify(command, options.kills, options.seed, Path(folder))
-        if options.keep.exists():
-            say(
-                f"error: --keep must be a new folder, got {options.keep}, which exists",
-                file=sys.stderr,
-            )
-            return 2
-        options.keep.mkdir(parents=True)
-        return _verify(command, options.kills, options.seed, options.keep)
-    except OSError as error:
-        say(f"error: {reason(error)}", file=sys.stderr)
-        return 2
+    return status_of(lambda: _start(options))

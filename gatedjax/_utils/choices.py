@@ -17,7 +17,7 @@ def choices_of(kind: type) -> dict[str, tuple[Any, ...]]:
     choices = {}
     for name, hint in get_type_hints(kind).items():
         parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-        if any(get_origin(part) is Literal for part in parts):
+        if {get_origin(part) or part for part in parts} <= {Literal, types.NoneType}:
             inner = [get_args(part) if part is not types.NoneType else (None,) for part in parts]
             choices[name] = tuple(value for values in inner for value in values)
     if "dtype" in choices:  # tests compute in float64; no command offers it

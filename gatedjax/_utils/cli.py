@@ -1,6 +1,7 @@
 """Functions that the commands share, for parsing options and for error messages."""
 
 import contextlib
+import functools
 import io
 import os
 import re
@@ -17,10 +18,17 @@ from gatedjax._version import __version__
 
 C = TypeVar("C")
 
-RAW_FILES = {"(manual_dir=...)": "(gatedjax data prepare NAME --manual-dir DIR)"}
-"""Replacements for `refusals` in commands that have no option for a folder of raw files."""
-# More devices wait for each other until XLA times out and ends the process.
-_MOST_DEVICES = 128
+# Words in messages of the library that are no name of an option, and the options for them.
+_WORDS = {
+    "columns must be a tuple of names of texts and a different name of the label": (
+        "--text and --label must be names of different columns"
+    ),
+    "columns.inputs must": "--text must",
+    "columns.header": "--columns",
+    "as threshold ": "as --threshold ",
+    "as order ": "as --order ",
+    "(manual_dir=...)": "(gatedjax data prepare NAME --manual-dir DIR)",
+}
 _HELP = ("-h", "--help", "--help-all")
 
 
@@ -43,9 +51,23 @@ def fail(message: str) -> NoReturn:
     sys.exit(2)
 
 
+def status_of(run: Callable[[], int], *damage: type[Exception]) -> int:
+    """Runs a command and returns its exit status; an error is printed and gives 2, and 1 if it is
+    of a class in `damage`.
+    """
+    errors: tuple[type[Exception], ...] = (ImportError, OSError, TypeError, ValueError, *damage)
+    try:
+        return run()
+    except BrokenPipeError:
+        raise  # `while_read` ends the program without a message
+    except errors as error:
+        say(f"error: {reason(error)}", file=sys.stderr)
+        return 1 if isinstance(error, damage) else 2
+
+
 @contextlib.contextmanager
-def refusals(options: Mapping[str, str]) -> Iterator[None]:
-    """Prints errors of the library in the block with `fail`, with its words replaced by options."""
+def refusals(words: Mapping[str, str], kind: Any = None) -> Iterator[None]:
+    """Prints errors of the library in the block with `fail`, see `name_options`."""
     try:
         yield
     except BrokenPipeError:
@@ -53,147 +75,153 @@ def refusals(options: Mapping[str, str]) -> Iterator[None]:
     except (ValueError, OSError, RuntimeError, ImportError, MemoryError, OverflowError) as error:
         # A MemoryError has no message.
         message = reason(error) or f"{type(error).__name__}: a size is too large"
-        # None cannot be typed.
-        message = message.replace(" must be None", " must be left out")
-        for argument, option in options.items():
-            if not argument.endswith(": ") or message.startswith(argument):
-                # "states must" is not a part of "test_states must" or "--states must".
-                words = rf"(?<![\w-]){re.escape(argument)}"
-                # A backslash in a replacement would be an escape.
-                message = re.sub(words, option.replace("\\", r"\\"), message)
-        fail(message)
+        fail(name_options(message, words, kind))
+
+
+def name_options(message: str, words: Mapping[str, str], kind: Any = None) -> str:
+    """Returns a message of the library with the options of the dataclass `kind` in place of the
+    arguments that it names; `words` has the exceptions.
+    """
+    # None cannot be typed.
+    message = message.replace(" must be None", " must be left out")
+    for argument, option in {**words, **({} if kind is None else _WORDS)}.items():
+        if not argument.endswith(": ") or message.startswith(argument):
+            # "states must" is not a part of "test_states must" or "--states must".
+            pattern = rf"(?<![\w-]){re.escape(argument)}"
+            # A backslash in a replacement would be an escape.
+            message = re.sub(pattern, option.replace("\\", r"\\"), message)
+    if kind is None:
+        return message
+    from gatedjax._utils.options import arguments
+
+    for name, option in arguments(kind).items():
+        message = re.sub(rf"(?<![\w.-]){name}=True\b", option, message)
+        message = re.sub(rf"(?<![\w.-]){name}=('([\w-]+)')?", rf"{option} \2", message)
+        # A name of a single word, as "label", may be a word of the sentence.
+        place = rf"^{name}(?= must\b)" if "_" not in name else rf"(?<![\w./-]){name}(?![\w./-])"
+        message = re.sub(place, option, message)
+    return message
 
 
 def check_devices(count: int | None) -> None:
     """Ends the command with an error if the value of `--cpu-devices` is out of range."""
-    if count is not None and count < 1:
-        fail(f"--cpu-devices must be at least 1, got {count}")
-    if count is not None and count > _MOST_DEVICES:
-        fail(f"--cpu-devices must be at most {_MOST_DEVICES}, got {count}")
+    # More devices wait for each other until XLA times out and ends the process.
+    if count is not None and not 1 <= count <= 128:
+        fail(f"--cpu-devices must be {'at least 1' if count < 1 else 'at most 128'}, got {count}")
 
 
 def parse(
-    kind: type[C], args: Sequence[str], prog: str, *, words: str | None = None, **tyro_options: Any
+    kind: type[C],
+    args: Sequence[str],
+    prog: str,
+    *,
+    words: str | None = None,
+    elsewhere: Callable[[str], str | None] = lambda name: None,
+    **tyro_options: Any,
 ) -> C:
-    """Parses the options of a command; `words` is the field of words allowed after options."""
+    """Parses the options of a command. `words` is the field of words allowed after options, and
+    `elsewhere` returns the message about an option that another form of the command has.
+    """
     # These are imported here, because `gatedjax --version` needs none of them and they load slowly.
     import dataclasses
 
     import tyro
 
-    from gatedjax._utils.cli_errors import is_option, message_of, unknown_option
-    from gatedjax._utils.options import joined_docstrings
-
-    def refuse(event: Any) -> None:
-        with contextlib.suppress(AttributeError):  # tyro then prints its message in a frame
-            if message := message_of(event, kind, ahead):
-                fail(message)
+    from gatedjax._utils.options import described_fields, unknown_option
 
     # Words after "--" are no options, so no rule for options is applied to them.
-    ahead, trailing = _split(args)
+    end = args.index("--") if "--" in args else len(args)
+    ahead = _attach_values(args[:end])
     if "--version" in ahead:
         show_version()
-    if wants_help := any(word in _HELP for word in ahead):
-        # Other words are dropped, because the help of tyro leaves out options that are given.
-        ahead, trailing = ["--help"], []
-    ahead = _attach_values(ahead)
+    read = functools.partial(tyro.cli, kind, prog=prog, registry=described_fields(), **tyro_options)
+    if any(word in _HELP for word in ahead):
+        _show_help(read, kind)
+    # A misspelt option is named before tyro misses a required option.
+    if message := unknown_option(kind, ahead, elsewhere):
+        fail(message)
+    options, unknown = read(args=[*ahead, *args[end:]], return_unknown_args=True)
+    if unknown:
+        if words is None:
+            fail(f"unexpected argument {unknown[0]!r}")
+        given = (*(getattr(options, words) or ()), *unknown)
+        options = dataclasses.replace(options, **{words: given})
+    return _decode(options)
+
+
+def _show_help(read: Callable[..., Any], kind: Any) -> NoReturn:
+    """Prints the help of tyro, with lines no wider than the terminal, and exits."""
     encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
-    # tyro prints its help itself, so the text is caught and wrapped before it is printed.
     output = io.TextIOWrapper(io.BytesIO(), encoding, errors="backslashreplace")
-    try:
-        with contextlib.redirect_stdout(output), _on_parse_error(refuse):
-            options, unknown = tyro.cli(
-                kind,
-                prog=prog,
-                args=[*ahead, *trailing],
-                return_unknown_args=True,
-                registry=joined_docstrings(),
-                **tyro_options,
-            )
-    except SystemExit:
-        output.seek(0)
-        text = output.read()
-        say(_wrap_lines(_with_words_last(text, kind)) if wants_help else text, end="")
-        raise
-    if not unknown:
-        return _decode(options)
-    # Words after "--" are no options, also if they begin with a dash, so they are not searched for
-    # a wrong option.
-    literal = len(trailing) - 1 if trailing and unknown[1 - len(trailing) :] == trailing[1:] else 0
-    if option := next(filter(is_option, unknown[: len(unknown) - literal]), None):
-        fail(unknown_option(kind, option))
-    if words is None:
-        fail(f"unexpected argument {unknown[0]!r}")
-    given = (*(getattr(options, words) or ()), *unknown)
-    return _decode(dataclasses.replace(options, **{words: given}))
+    # No other words, because the help of tyro leaves out options that are given.
+    with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
+        read(args=["--help"])
+    output.seek(0)
+    say(_wrap_lines(_with_words_last(output.read(), kind)), end="")
+    sys.exit(0)
 
 
 def _decode(options: C) -> C:
     """Returns a dataclass of options with its texts decoded from UTF-8.
 
-    Python decodes a command line in the encoding of the locale, and keeps bytes that it does not
-    have as halves of surrogate pairs. Names of files stay, because Python opens them in this form.
+    In an ASCII locale Python keeps other bytes as halves of surrogate pairs. Names of files stay,
+    because Python opens them in this form.
     """
     import dataclasses
 
-    changes: dict[str, Any] = {}
-    for field in dataclasses.fields(options):  # type: ignore[arg-type]
-        value = getattr(options, field.name)
-        words = value if isinstance(value, tuple) else (value,)
-        decoded = tuple(_decode_word(word) if isinstance(word, str) else word for word in words)
-        if decoded != words:
-            changes[field.name] = decoded if isinstance(value, tuple) else decoded[0]
+    def decode(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(decode, value))
+        if not isinstance(value, str) or not re.search("[\udc80-\udcff]", value):
+            return value
+        is_file = os.path.lexists(value)
+        return value if is_file else os.fsencode(value).decode("utf-8", "surrogateescape")
+
+    values = {f.name: getattr(options, f.name) for f in dataclasses.fields(options)}  # type: ignore[arg-type]
+    changes = {name: new for name, value in values.items() if (new := decode(value)) != value}
     return dataclasses.replace(options, **changes) if changes else options  # type: ignore[type-var]
-
-
-def _decode_word(word: str) -> str:
-    try:
-        word.encode()
-    except UnicodeEncodeError:
-        # A word with other halves of pairs is not of a command line.
-        with contextlib.suppress(UnicodeEncodeError):
-            if not os.path.lexists(word):
-                return os.fsencode(word).decode("utf-8", "surrogateescape")
-    return word
 
 
 def parse_command(commands: Mapping[str, type], args: Sequence[str], prog: str, about: str) -> Any:
     """Parses the options of the command that the first argument names."""
-    from gatedjax._utils.cli_errors import option_names
+    from gatedjax._utils.options import option_names
 
     texts = {}
     for name, kind in commands.items():
         options = ", ".join(option_names(kind))
         first = " ".join(str(kind.__doc__).partition("\n\n")[0].split())
         texts[name] = f"{first} Options: {options}." if options else first
-    name = choose(texts, args, prog, about)
+    name = choose({"commands": texts}, args, prog, about)
     return parse(commands[name], args[1:], f"{prog} {name}")
 
 
 def choose(
-    commands: Mapping[str, str],
+    groups: Mapping[str, Mapping[str, str]],
     args: Sequence[str],
     prog: str,
     about: str = "",
     *,
     options: Mapping[str, str] | None = None,
 ) -> str:
-    """Returns the first argument, the name of a command, or prints help, version or an error."""
+    """Returns the first argument, the name of a command, or prints help, version or an error.
+    `groups` maps a title to the commands under it, with a text for each.
+    """
     name = args[0] if args else ""
+    commands = [name for group in groups.values() for name in group]
     if name in commands:
         return name
     width = max(map(len, commands)) + 4
     lines = [f"usage: {prog} COMMAND ...", *(("", _wrap_lines(about)) if about else ())]
-    lines += ["", "commands:"]
-    lines += [
-        _wrap_lines(f"  {command:<{width - 2}}{commands[command]}", width) for command in commands
-    ]
-    lines += ["", "options:", "  -h, --help  show this list; after a command, show its options"]
-    lines += ["  --version   show the version"]
-    lines += [_wrap_lines(f"  {name:<10}  {text}", 14) for name, text in (options or {}).items()]
-    usage = "\n".join(lines)
+    common = {
+        "-h, --help": "show this list; after a command, show its options",
+        "--version": "show the version",
+    }
+    for title, group in {**groups, "options": {**common, **(options or {})}}.items():
+        indent = 14 if title == "options" else width
+        lines += ["", f"{title}:"]
+        lines += [_wrap_lines(f"  {n:<{indent - 2}}{text}", indent) for n, text in group.items()]
     if not args or name in _HELP:
-        say(usage)
+        say("\n".join(lines))
         sys.exit(0 if args else 2)
     if name == "--version":
         show_version()
@@ -204,20 +232,6 @@ def show_version() -> NoReturn:
     """Prints the version and exits."""
     say(f"gatedjax {__version__}")
     sys.exit(0)
-
-
-def _split(args: Sequence[str]) -> tuple[list[str], list[str]]:
-    end = args.index("--") if "--" in args else len(args)
-    return list(args[:end]), list(args[end:])
-
-
-def _on_parse_error(hook: Callable[[Any], None]) -> contextlib.AbstractContextManager[None]:
-    # It is not public: a tyro without it prints its message in a frame, with the same status.
-    try:
-        from tyro._errors import on_parse_error
-    except ImportError:
-        return contextlib.nullcontext()
-    return on_parse_error(hook)
 
 
 def _attach_values(words: Sequence[str]) -> list[str]:
@@ -235,7 +249,7 @@ def _attach_values(words: Sequence[str]) -> list[str]:
 
 def _with_words_last(text: str, kind: Any) -> str:
     """Moves the positional words of the usage, such as "-- COMMAND ...", behind the options."""
-    from gatedjax._utils.cli_errors import positional_names
+    from gatedjax._utils.options import positional_names
 
     lines, blank, remainder = text.partition("\n\n")
     usage = " ".join(lines.split())

@@ -36,7 +36,8 @@ def keep_freed_memory() -> bool:
 
     Call it before JAX's first computation, also before `jax.devices()`: it starts threads whose
     arenas stay. A later call still helps programs whose temporaries have less than 64 MB. `fit` and
-    `fit_lanes` call it by themselves on a CPU.
+    `fit_lanes` call it by themselves on a CPU, unless the environment variable GATEDJAX_KEEP_MEMORY
+    is 0.
 
         >>> from gatedjax.training import keep_freed_memory
         >>> keep_freed_memory() in (True, False)
@@ -52,11 +53,13 @@ def keep_freed_memory() -> bool:
 
 
 def keep_freed_memory_on_cpu() -> None:
-    """Calls `keep_freed_memory` if the default backend of JAX is a CPU.
+    """Calls `keep_freed_memory` on a CPU, unless the variable GATEDJAX_KEEP_MEMORY is 0.
 
     To ask for the backend starts its threads, so that the number of arenas is set before; this
     setting alone keeps no memory.
     """
+    if os.environ.get("GATEDJAX_KEEP_MEMORY") == "0":
+        return
     _set_malloc(_ARENA_MAX, 1)
     if jax.default_backend() == "cpu":
         keep_freed_memory()

@@ -4,10 +4,10 @@ import functools
 import math
 from typing import Any, get_type_hints
 
+from gatedjax._utils.choices import choices_of
 from gatedjax._utils.limits import (
     MOST_LAYERS,
     MOST_LENGTH,
-    MOST_STEPS,
     MOST_WIDTH,
     MOST_WORDS,
     check_most,
@@ -16,19 +16,18 @@ from gatedjax._utils.numbers import check_type, field_types
 from gatedjax._utils.tracing import is_traced
 
 _MOST = {
-    **dict.fromkeys(("num_layers", "decoder_layers", "hops"), MOST_LAYERS),
-    **dict.fromkeys(("max_length", "cap", "extra", "block", "max_offset"), MOST_LENGTH),
+    "num_layers": MOST_LAYERS,
+    **dict.fromkeys(("cap", "block", "max_offset"), MOST_LENGTH),
     **dict.fromkeys(("vocab_size", "target_vocab_size", "num_embeddings"), MOST_WORDS),
-    "temperature_steps": MOST_STEPS,
 }
 
 
-def check_range(name: str, value: float, least: float) -> None:
-    """Raises ValueError unless a number is at least `least` and at most the limit of its name."""
+def check_range(name: str, value: float, least: float, most: int = MOST_WIDTH) -> None:
+    """Raises ValueError unless a number is at least `least` and at most `most`."""
     # The comparison in this form also refuses NaN.
     if not value >= least:
         raise ValueError(f"{name} must be at least {least}, got {value}")
-    check_most(name, value, _MOST.get(name, MOST_WIDTH))
+    check_most(name, value, most)
 
 
 def check_size(**sizes: Any) -> None:
@@ -40,25 +39,31 @@ def check_size(**sizes: Any) -> None:
 
 def check_fields(module: object, **least: int) -> None:
     """Raises unless the fields of a module have values that it can use: an int of at least 1 (or
-    `least`), a dropout in [0, 1), another float finite, `config` of its class. Other types are not
-    checked, nor are the fields that a subclass of a user adds.
+    `least`), a dropout in [0, 1), another float finite, a literal of its type, `config` of its
+    class. Other types are not checked, nor are the fields that a subclass of a user adds.
     """
     kind = next(c for c in type(module).__mro__ if c.__module__.startswith("gatedjax."))
     config_class, config = _config_class(kind), getattr(module, "config", None)
     if config_class is not None and not isinstance(config, config_class):
         raise TypeError(f"config must be an instance of {config_class.__name__}, got {config!r}")
+    for name, choices in choices_of(kind).items():
+        if (chosen := getattr(module, name)) not in choices:
+            raise ValueError(
+                f"{name} must be one of {', '.join(map(repr, choices))}, got {chosen!r}"
+            )
     for name, (field_type, is_optional) in _number_fields(kind).items():
         value: Any = getattr(module, name)
         if is_traced(value) or (value is None and is_optional):
             continue
-        check_type(name, value, field_type)
+        if type(value) is not field_type:
+            check_type(name, value, field_type)
         if field_type is int or name in least:
-            check_range(name, value, least.get(name, 1))
+            low, most = least.get(name, 1), _MOST.get(name, MOST_WIDTH)
+            if not low <= value <= most:
+                check_range(name, value, low, most)
         elif name.endswith("dropout"):
-            # Imported here because this module is also used without JAX.
-            from gatedjax.functional._checks import check_rate
-
-            check_rate(value, name)
+            if not 0 <= value < 1:
+                raise ValueError(f"{name} must be in [0, 1), got {value}")
         elif field_type is float and not math.isfinite(value):
             raise ValueError(f"{name} must be finite, got {value}")
 

@@ -33,22 +33,29 @@ class _Docstring:
         return f"{self.text}\n\nAttributes:\n{lines}" if lines else self.text
 
 
-@functools.cache
 def _field_lines(kind: Any) -> list[str]:
     """Returns the lines of the section "Attributes:" of the dataclass `kind`, without its title."""
     texts = field_docstrings(kind)
     lines: list[str] = []
     for name in (field.name for field in dataclasses.fields(kind) if field.name in texts):
-        text = " ".join(f"{name}: {texts[name]}".split())
         lines += textwrap.wrap(
-            text, _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+            f"{name}: {texts[name]}",
+            _WIDTH,
+            initial_indent="  ",
+            subsequent_indent="    ",
+            break_on_hyphens=False,
         )
     return lines
 
 
-def field_docstrings(kind: type) -> dict[str, str]:
-    """Returns the docstring of each field of a dataclass that has one, by the name of the field."""
-    return {name: text for base in reversed(kind.__mro__) for name, text in _own(base)}
+@functools.cache
+def field_docstrings(kind: Any) -> dict[str, str]:
+    """Returns the description of each field of a dataclass that has one, its docstring as a line,
+    by the name of the field.
+    """
+    return {
+        name: " ".join(text.split()) for base in reversed(kind.__mro__) for name, text in _own(base)
+    }
 
 
 def _own(kind: type) -> Iterator[tuple[str, str]]:

@@ -4,6 +4,7 @@ A larger size is a mistake or an attack. Without a check the process might abort
 or use up the memory. With a limit it ends with a message of a single line.
 """
 
+import codecs
 import os
 from pathlib import Path
 
@@ -48,3 +49,17 @@ def read_limited(path: str | Path, most: int = MOST_JSON_BYTES) -> bytes:
         if os.fstat(file.fileno()).st_size <= most and len(content := file.read(most + 1)) <= most:
             return content
     raise ValueError(f"{path} must have at most {most:,} bytes, got more")
+
+
+def decode_text(content: bytes, path: str | Path) -> str:
+    """Decodes a file in UTF-8; a byte-order mark would become a part of its first word.
+
+    >>> decode_text(b"\\xef\\xbb\\xbfAnna saw Emil.", "story.txt")
+    'Anna saw Emil.'
+    """
+    try:
+        return content.removeprefix(codecs.BOM_UTF8).decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} must be UTF-8, got other bytes: {error}: convert the file to UTF-8"
+        ) from error

@@ -32,7 +32,7 @@ def _is_array(value: Any) -> bool:
     jax = sys.modules.get("jax")
     if jax is None or not isinstance(value, jax.Array):
         return False
-    from gatedjax.functional._tracing import is_traced
+    from gatedjax._utils.tracing import is_traced
 
     return not is_traced(value)
 

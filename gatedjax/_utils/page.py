@@ -15,7 +15,7 @@ h1 { font-size: 1.4rem; line-height: 1.3; overflow-wrap: anywhere; }
 .text { overflow-wrap: anywhere; }
 .w { background: rgb(var(--shade) / calc(var(--a, 0) * 0.5)); border-radius: 0.2em;
   padding: 0.1em 0.15em; }
-.closed { color: var(--closed); }
+.closed { color: var(--closed); text-decoration: line-through; }
 """
 """The style of texts with words that are closed, or shaded by their attention `--a`."""
 

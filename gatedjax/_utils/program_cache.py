@@ -6,18 +6,16 @@ import os
 import platform
 import stat
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-LARGEST = 512 << 20
-"""Bytes that the folder may have; when a command starts, the entries that were not used for the
-longest time are removed."""
 _FOLDER = "JAX_COMPILATION_CACHE_DIR"
 # By default JAX stores only programs that take a second to compile, and many take less here.
 _SETTINGS = {
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none",
+    # In bytes. JAX removes the programs that were not used for the longest time.
+    "JAX_COMPILATION_CACHE_MAX_SIZE": str(512 << 20),
 }
 
 
@@ -33,7 +31,7 @@ def take_cache_option(args: list[str]) -> tuple[list[str], bool]:
 
 
 def machine_key() -> str:
-    """Returns a hash of the processor, as another one may not run the same compiled programs."""
+    """Returns a hash of the processor, as another may not run the same compiled programs."""
     facts = [platform.machine(), platform.processor()]
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -41,11 +39,6 @@ def machine_key() -> str:
         # The lines are the same for each core.
         facts += [line for line in lines if line.startswith(names)][:2]
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:12]
-
-
-def jax_versions() -> str:
-    """Returns the versions of JAX and jaxlib as a text, a part of the name of a folder."""
-    return f"jax-{version('jax')}-jaxlib-{version('jaxlib')}"
 
 
 def use_program_cache(*, enabled: bool = True) -> None:
@@ -58,15 +51,18 @@ def use_program_cache(*, enabled: bool = True) -> None:
         return
     if os.environ.get(_FOLDER):
         return
-    # Without a home folder, a place to write, or the records of the packages, programs are compiled
-    # as if there were no cache.
-    with contextlib.suppress(OSError, RuntimeError, PackageNotFoundError):
+    # Without a home folder or a place to write, programs are compiled as if there were no cache.
+    with contextlib.suppress(OSError, RuntimeError):
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gatedjax"
-        folder = cache / f"{jax_versions()}-{machine_key()}"
+        # The names of JAX's entries have its version.
+        folder = cache / f"jax-{machine_key()}"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _is_private(folder):
             return
-        remove_oldest(cache, LARGEST)
+        for entry in folder.glob("*-cache"):
+            # A process that is killed between its two files stops JAX from adding others.
+            if not entry.with_name(entry.name.removesuffix("cache") + "atime").exists():
+                entry.unlink(missing_ok=True)
         os.environ[_FOLDER] = str(folder)
         for name, value in _SETTINGS.items():
             os.environ.setdefault(name, value)
@@ -76,21 +72,3 @@ def _is_private(folder: Path) -> bool:
     facts = folder.stat()
     mine = not hasattr(os, "getuid") or facts.st_uid == os.getuid()
     return mine and not facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-
-
-def remove_oldest(folder: Path, most: int) -> None:
-    """Removes the files that were not used for the longest time, until a folder is small enough."""
-    entries = []
-    for path in folder.rglob("*"):
-        # Another process may remove a file at any time.
-        with contextlib.suppress(OSError):
-            facts = path.stat()
-            if stat.S_ISREG(facts.st_mode):
-                entries.append((max(facts.st_atime, facts.st_mtime), facts.st_size, path))
-    total = sum(size for _, size, _ in entries)
-    for _, size, path in sorted(entries, key=lambda entry: entry[0]):
-        if total <= most:
-            return
-        with contextlib.suppress(OSError):
-            path.unlink()
-            total -= size

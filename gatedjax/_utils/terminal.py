@@ -7,10 +7,12 @@ escape code. All output of gatedjax goes through the functions here.
 import contextlib
 import functools
 import io
+import itertools
 import os
+import shutil
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import EllipsisType
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
@@ -39,11 +41,67 @@ def render_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
+def join_first(items: Sequence[str], most: int = 12) -> str:
+    """Joins the first items of a list with commas, and says how many follow.
+
+    >>> join_first(["a", "b", "c", "d"], 2)
+    'a, b and 2 more'
+    """
+    count = len(items) - most
+    return ", ".join(items[:most]) + (f" and {count:,} more" if count > 0 else "")
+
+
 def printable(text: str) -> str:
     r"""Escapes control characters in a text as Python does ("\x1b"); line breaks stay."""
     if text.isprintable():
         return text
     return "".join(_escape(c) if _bad(c) and c not in "\n\t" else c for c in text)
+
+
+def count_columns(text: str) -> int:
+    """Returns the number of columns that a terminal needs for a text of a single line."""
+    # A combining character takes no column, because it is drawn over the character before.
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
+
+
+def cut_columns(text: str, width: int) -> str:
+    """Returns the longest beginning of a text that needs at most `width` columns."""
+    ends = itertools.accumulate(map(count_columns, text))
+    return text[: sum(end <= width for end in ends)]
+
+
+def measure_width() -> int:
+    """Returns the number of columns of the terminal, 80 if there is none."""
+    return shutil.get_terminal_size().columns
+
+
+def terminal_width() -> int | None:
+    """Returns the number of columns of the terminal that shows standard output; None in a pipe."""
+    return measure_width() if sys.stdout.isatty() else None
+
+
+def say_wrapped(text: str) -> None:
+    """Prints lines that a terminal wraps between words; in a pipe they stay whole."""
+    say(text if (width := terminal_width()) is None else wrap(text, width))
+
+
+def wrap(text: str, width: int | None = None) -> str:
+    """Breaks the lines that are wider than the terminal between words; rows of tables stay."""
+    most = measure_width() if width is None else width
+    return "\n".join(part for line in text.split("\n") for part in _break(line, most))
+
+
+def _break(line: str, width: int) -> Iterator[str]:
+    indent = " " * (len(line) - len(line.lstrip()))
+    while count_columns(line) > width and not line.startswith("|"):
+        part = cut_columns(line, width)
+        # A word that is wider than the terminal is broken itself.
+        space = line.rfind(" ", len(indent), len(part) + 1)
+        end = space if space > len(indent) + 2 else len(part)
+        yield line[:end]
+        line = f"{indent}  {line[end:].lstrip()}"
+    yield line
 
 
 def _bad(character: str) -> bool:
@@ -100,7 +158,7 @@ def replace_missing_streams() -> Iterator[None]:
 
 
 def _stop_writing(error: OSError, stream: IO[str]) -> None:
-    """Handles an error of a stream, such as a full disk; what is printed to it later is lost.
+    """Handles an error of a stream, such as a full disk; later output to it is lost.
 
     If the reader has gone, the program ends. A message on standard error is dropped, so that work
     is not lost with it. Any other error is raised again with the name of the stream.

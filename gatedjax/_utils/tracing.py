@@ -45,15 +45,11 @@ def check_keys(rows: int | None = None, **keys: Any) -> None:
             )
 
 
-def _is_typed(value: Any) -> bool:
-    return bool(jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key))
-
-
 def _key_shape(value: Any) -> tuple[int, ...] | None:
     if not (hasattr(value, "dtype") and hasattr(value, "shape")):
         return None
     shape = tuple(value.shape)
-    if _is_typed(value):
+    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
         return shape
     words = _count_words(str(jax.config.jax_default_prng_impl))  # type: ignore[attr-defined]
     return shape[:-1] if value.dtype == np.uint32 and shape[-1:] == (words,) else None

@@ -1,4 +1,4 @@
-"""Names of types that Python cannot express. `gatedjax.functional._types` has more of them."""
+"""Names of types that Python cannot express (`functional._types` has more), and a constant."""
 
 from typing import Any, TypeAlias
 
@@ -12,3 +12,5 @@ Keywords: TypeAlias = dict[str, Any]
 """Keyword arguments for another function."""
 Json: TypeAlias = dict[str, Any]
 """A JSON object as a dict."""
+FILLER_ID = -1
+"""The example id of filler rows; no text has it."""

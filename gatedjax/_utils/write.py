@@ -1,33 +1,26 @@
-"""Atomic writing of files and folders, and writing into devices and pipes.
+"""Writing of files and folders under another name, which are renamed when they are whole.
 
-A process that is killed while it writes leaves a hidden file or folder next to its target. A
-process that is alive has a lock on it, so that the next write to the same target can remove the
-hidden files without a lock.
+The other name is hidden and next to the target. A process that is killed leaves its hidden file; a
+write to the same target a day later removes it.
 """
 
 import contextlib
-import ctypes
-import errno
-import fcntl
+import glob
 import os
-import re
 import secrets
-import stat
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from gatedjax._utils.lost_signals import settle_signals
+from gatedjax._utils.signals import settle_signals
 
-# Errors of systems and file systems that cannot exchange two names. EPERM comes from containers
-# that refuse unknown system calls.
-_NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
-# The numbers of fcntl.h and of linux/fs.h, which Python does not have.
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
-_PARTIAL, _OLD = "partial", "old"
+_DAY = 86_400
 # The most bytes of white space before the first character of a file, which an editor may add.
 _SPACE = 64
+_STREAMS = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 
 def check_place(
@@ -79,23 +72,23 @@ def naming(path: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """Opens a file that is replaced at the end of the block; after an error the old file stays. A
-    link leads to its file; into a device, a pipe or the file of standard output it is written.
+    link leads to its file; a device, a pipe or standard output is written into.
     """
     target = _replaceable(path)
     if target is None:
-        with naming(path), _open_existing(path) as stream:
+        with naming(path), _open_stream(path) as stream:
             yield stream
         return
-    remove_leftovers(target)
-    partial, descriptor = _new(target, _new_file)
+    remove_leftovers(target, _DAY)
+    partial = _beside(target, "partial")
     try:
-        with naming(path), open(descriptor, "wb") as file:
+        # Created by `open`, because files of `tempfile` are readable only by their owner.
+        with naming(path), partial.open("xb") as file:
             yield file
             file.flush()
-            os.fsync(descriptor)
-            settle_signals()
-            # The file is renamed before it is closed, because closing it releases the lock.
-            os.replace(partial, target)
+            os.fsync(file.fileno())
+        settle_signals()
+        os.replace(partial, target)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
@@ -109,84 +102,58 @@ def write_atomic(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """Yields an empty folder that replaces `target` and its files at the end of the block. Without
-    an exchange in one step the old folder is moved away first; after a kill `recover` restores it.
+    """Yields an empty folder that replaces `target` and its files at the end of the block, by two
+    renames. After a kill between them `recover` restores the old folder.
     """
     recover(target)
-    partial, descriptor = _new(target, _open_new_folder)
+    remove_leftovers(target, _DAY)
+    partial, old = _beside(target, "partial"), _beside(target, "old")
+    partial.mkdir()
     try:
         with naming(target):
             yield partial
-            settle_signals()
-            _put(partial, target)
+        settle_signals()
+        if target.exists():
+            os.replace(target, old)
+        os.replace(partial, target)
     except BaseException:
-        _remove(partial)
+        recover(target)
+        shutil.rmtree(partial, ignore_errors=True)
         raise
-    finally:
-        os.close(descriptor)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def recover(target: Path) -> None:
-    """Restores a folder that a killed process had moved away, and removes leftover files."""
-    for place in _leftovers(target, _OLD):
-        with _unless_in_use(place) as is_free:
-            if is_free and not target.exists():
-                with contextlib.suppress(OSError):
-                    os.replace(place, target)
-    remove_leftovers(target)
+    """Restores a folder that a killed process had moved away."""
+    for place in _leftovers(target, "old"):
+        if not target.exists():
+            os.replace(place, target)
 
 
-def remove_leftovers(target: Path) -> None:
-    """Removes the hidden files and folders that killed processes left next to a target."""
-    for place in (*_leftovers(target, _PARTIAL), *_leftovers(target, _OLD)):
-        with _unless_in_use(place) as is_free:
-            if is_free:
-                _remove(place)
+def remove_leftovers(target: Path, seconds: float = 0) -> None:
+    """Removes the hidden files and folders that killed processes left next to a target, if they
+    have not changed for a number of seconds.
+    """
+    for place in [*_leftovers(target, "partial"), *_leftovers(target, "old")]:
+        with contextlib.suppress(OSError):
+            if time.time() - place.lstat().st_mtime >= seconds:
+                shutil.rmtree(place) if place.is_dir() else place.unlink()
 
 
 def _replaceable(path: Path) -> Path | None:
     """Returns the file to replace, links resolved; None for a device, a pipe or an open stream."""
-    target = Path(os.path.realpath(path))
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return target
-    if stat.S_ISDIR(status.st_mode):
+    if path.is_dir():
         raise IsADirectoryError(f"{path} must be a file, got a folder")
-    if not stat.S_ISREG(status.st_mode) or _standard_stream(status) is not None:
-        return None
-    # A removed file that is still open can be reached only through /proc, not by its name.
-    return target if target.exists() and os.path.samestat(target.stat(), status) else None
+    is_stream = str(path) in _STREAMS or (path.exists() and not path.is_file())
+    return None if is_stream else Path(os.path.realpath(path))
 
 
-def _standard_stream(status: os.stat_result) -> int | None:
-    for descriptor in (1, 2):
-        with contextlib.suppress(OSError):
-            if os.path.samestat(os.fstat(descriptor), status):
-                return descriptor
-    return None
-
-
-def _open_existing(path: Path) -> BinaryIO:
-    """Opens a device, a pipe, or the file of standard output or error, to write bytes into it."""
-    descriptor = _standard_stream(path.stat())
-    if descriptor is None:
-        return open(path, "wb", opener=lambda name, _: os.open(name, os.O_WRONLY))
+def _open_stream(path: Path) -> BinaryIO:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    # The descriptor is copied, because its position in the file is after the printed text.
-    return open(os.dup(descriptor), "wb")
-
-
-def _new(target: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
-    while True:
-        place = _beside(target, _PARTIAL)
-        descriptor = make(place)
-        _lock(descriptor, wait=True)
-        if _leads_to(place, descriptor):
-            return place, descriptor
-        os.close(descriptor)  # another process removed it as a leftover before it was locked
+    # The descriptor is copied, because its position in a file is after the printed text.
+    return open(os.dup(_STREAMS[str(path)]) if str(path) in _STREAMS else path, "wb")
 
 
 def _beside(target: Path, kind: str) -> Path:
@@ -195,101 +162,5 @@ def _beside(target: Path, kind: str) -> Path:
 
 
 def _leftovers(target: Path, kind: str) -> list[Path]:
-    name = re.compile(rf"\.{re.escape(target.name)}\.{kind}-[0-9a-f]{{16}}")
-    with contextlib.suppress(OSError), os.scandir(target.parent) as entries:
-        return [Path(entry.path) for entry in entries if name.fullmatch(entry.name)]
-    return []
-
-
-def _new_file(place: Path) -> int:
-    # The umask decides who may read it. Files of `tempfile` are readable only by their owner.
-    return os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
-
-
-def _open_new_folder(place: Path) -> int:
-    place.mkdir()
-    return os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-
-
-def _lock(descriptor: int, *, wait: bool = False) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:
-        return False
-    return True
-
-
-def _leads_to(place: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(place.stat(follow_symlinks=False), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
-
-
-@contextlib.contextmanager
-def _unless_in_use(place: Path) -> Iterator[bool]:
-    """Yields True if no process writes the hidden file or folder `place`, else False."""
-    try:
-        # O_NONBLOCK is set, because a pipe of this name would block until it has a writer.
-        descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        yield False
-        return
-    try:
-        yield _lock(descriptor) and _leads_to(place, descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _remove(place: Path) -> None:
-    with contextlib.suppress(OSError):
-        if place.is_dir() and not place.is_symlink():
-            for file in place.iterdir():
-                file.unlink()
-            place.rmdir()
-        else:
-            place.unlink()
-
-
-def _put(partial: Path, target: Path) -> None:
-    """Renames the folder `partial` to `target`, and removes the old folder of that name."""
-    if not target.exists():
-        os.replace(partial, target)
-        return
-    try:
-        _exchange(partial, target)
-    except OSError as error:
-        if error.errno not in _NO_EXCHANGE:
-            raise
-        _put_in_turns(partial, target)
-    else:
-        _remove(partial)
-
-
-def _exchange(first: Path, second: Path) -> None:
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if rename is None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    names = (os.fsencode(first), os.fsencode(second))
-    if rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(first), None, str(second))
-
-
-def _put_in_turns(partial: Path, target: Path) -> None:
-    """Moves the old folder `target` away, then renames the folder `partial` to `target`."""
-    old = _beside(target, _OLD)
-    # The lock stays on the folder when it is renamed.
-    descriptor = os.open(target, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        _lock(descriptor, wait=True)
-        try:
-            os.replace(target, old)
-            os.replace(partial, target)
-        except BaseException:
-            if old.exists() and not target.exists():
-                os.replace(old, target)
-            raise
-        _remove(old)
-    finally:
-        os.close(descriptor)
+    name = f".{glob.escape(target.name)}.{kind}-{'[0-9a-f]' * 16}"
+    return list(target.parent.glob(name))

@@ -5,6 +5,8 @@ import dataclasses
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gatedjax.analysis._checks import check_numbers
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DistanceCounts:
@@ -84,7 +86,7 @@ def distance_counts(weights: ArrayLike, lengths: ArrayLike) -> DistanceCounts:
     both = real[:, :, None] & real[:, None, :]
     # Padding is replaced and not multiplied by 0, because it may be NaN.
     real_weights = np.where(both, weights, 0.0)
-    check_not_negative(real_weights)
+    check_numbers("weights", real_weights, 0, where=" at real words")
     distances = np.abs(np.arange(n)[:, None] - np.arange(n)[None, :]).ravel()
     mass = np.bincount(distances, real_weights.sum(axis=0).ravel(), minlength=n)
     pairs = np.bincount(distances, both.sum(axis=0).ravel(), minlength=n).astype(np.int64)
@@ -103,10 +105,3 @@ def check_weights(weights: ArrayLike, lengths: ArrayLike) -> tuple[np.ndarray, n
     if np.any((lengths < 0) | (lengths > n)):
         raise ValueError(f"lengths must be in [0, {n}], got {lengths.min()} to {lengths.max()}")
     return weights, np.arange(n)[None, :] < lengths[:, None]
-
-
-def check_not_negative(weights: np.ndarray) -> None:
-    """Raises ValueError unless all weights are finite and at least 0."""
-    if np.any(weights < 0) or not np.all(np.isfinite(weights)):
-        bad = weights[~np.isfinite(weights) | (weights < 0)]
-        raise ValueError(f"weights must be finite and at least 0 at real words, got {bad[0]}")

@@ -1,5 +1,6 @@
 """Figures of self-attention: heat maps of queries and keys, and curves over their distance."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,23 +10,17 @@ from numpy.typing import ArrayLike
 
 from gatedjax._utils.terminal import clean
 from gatedjax.analysis._attention_mass import DistanceCounts
+from gatedjax.analysis._checks import check_numbers
 from gatedjax.analysis._curves import plot_lines
-from gatedjax.analysis._figure import INK, PALETTE, largest_of, new_figure, save, style
-from gatedjax.analysis._heatmap import (
-    _add_sheet,
-    _break_lines,
-    _draw_shade_bar,
-    _make_ruler,
-    _shorten,
-)
+from gatedjax.analysis._figure import INK, draw_and_save
+from gatedjax.analysis._sheet import MARGIN, Sheet, break_lines, shades_of, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
 
 # Lengths are in inches.
-_CELL, _GAP, _MARGIN, _LONGEST_WORD, _FOOT = 0.25, 0.3, 0.15, 1.3, 0.62
+_CELL, _GAP, _LONGEST_WORD, _FOOT = 0.25, 0.3, 1.3, 0.62
 _WORD_SIZE, _NAME_SIZE = 9.0, 10.0  # Points
 
 
@@ -72,10 +67,9 @@ def plot_attention(
     maps = {
         clean(name): _check_square(name, weights, len(words)) for name, weights in panels.items()
     }
-    with style():
-        figure = _draw_maps(words, maps, clean(title or ""), set(marked))
-        save(figure, path_stem)
-    return figure
+    return draw_and_save(
+        path_stem, lambda: _draw_maps(words, maps, clean(title or ""), set(marked))
+    )
 
 
 def plot_distances(
@@ -126,9 +120,7 @@ def _check_square(name: str, weights: ArrayLike, size: int) -> np.ndarray:
             f"tokens, got {values.shape}"
         )
     values = values[:size, :size]
-    if np.any(values < 0) or not np.all(np.isfinite(values)):
-        bad = values[~np.isfinite(values) | (values < 0)]
-        raise ValueError(f"panels[{name!r}] must be finite and at least 0, got {bad[0]}")
+    check_numbers(f"panels[{name!r}]", values, 0)
     return values
 
 
@@ -136,81 +128,70 @@ def _draw_maps(
     words: list[str], maps: dict[str, np.ndarray], title: str, marked: set[int]
 ) -> "Figure":
     """Draws the panels side by side, with a legend below them."""
-    from matplotlib import cm, colors
-
-    figure = new_figure(1, 1)
-    measure = _make_ruler(figure)
-    labels = [_shorten(word, _LONGEST_WORD, measure, _WORD_SIZE) for word in words]
+    sheet = Sheet()
+    measure = sheet.measure
+    labels = [shorten(word, _LONGEST_WORD, measure, _WORD_SIZE) for word in words]
     longest = max(measure(word, _WORD_SIZE) for word in labels) + 0.08
     side = max(_CELL * len(words), 0.5)
-    x_left = _MARGIN + longest
+    x_left = MARGIN + longest
     # The words of the keys stand above each panel, the words of the queries only at the left.
-    width = x_left + len(maps) * side + (len(maps) - 1) * _GAP + _MARGIN
+    width = x_left + len(maps) * side + (len(maps) - 1) * _GAP + MARGIN
     # The legend below the panels needs this width.
     width = max(width, 4.2)
-    heading = _break_lines(title, width - 2 * _MARGIN, _make_ruler(figure, "bold"), 11.0)
-    names = {name: _break_lines(name, side, measure, _NAME_SIZE) for name in maps}
+    heading = sheet.place_heading(title, width)
+    names = {name: break_lines(name, side, measure, _NAME_SIZE) for name in maps}
     name_rows = max(len(lines) for lines in names.values())
-    above = _MARGIN + (0.22 * len(heading) + 0.06 if heading else 0.0)
+    above = MARGIN + (heading + 0.06 if heading else 0.0)
     top = above + 0.17 * name_rows + 0.06 + longest
     height = top + side + _FOOT
-    page = _add_sheet(figure, (width, height), _MARGIN, heading)
+    sheet.open(width, height)
     # All panels have a common scale, because a reader compares their shades.
-    highest = largest_of(*maps.values())
-    shades = cm.ScalarMappable(colors.Normalize(0, highest), "Blues")
+    shades = shades_of(*maps.values())
     cell = side / len(words)
-    weight_of = lambda i: "bold" if i in marked else "normal"  # noqa: E731
+    weights = ["bold" if i in marked else "normal" for i in range(len(labels))]
     for i, word in enumerate(labels):
-        page.text(x_left - 0.06, top + (i + 0.5) * cell, word, fontsize=_WORD_SIZE, ha="right",
-                  va="center", weight=weight_of(i))  # fmt: skip
+        y = top + (i + 0.5) * cell
+        sheet.write(x_left - 0.06, y, word, _WORD_SIZE, ha="right", weight=weights[i])
     for number, (name, values) in enumerate(maps.items()):
         x = x_left + number * (side + _GAP)
-        page.text(x + side / 2, above + 0.085 * name_rows, "\n".join(names[name]), va="center",
-                  ha="center", fontsize=_NAME_SIZE)  # fmt: skip
+        lines = "\n".join(names[name])
+        sheet.write(x + side / 2, above + 0.085 * name_rows, lines, _NAME_SIZE, ha="center")
         for i, word in enumerate(labels):
-            page.text(x + (i + 0.5) * cell, top - 0.06, word, fontsize=_WORD_SIZE, rotation=90,
-                      ha="center", va="bottom", weight=weight_of(i))  # fmt: skip
-        _draw_cells(page, x, top, cell, values, shades)
+            sheet.write(x + (i + 0.5) * cell, top - 0.06, word, _WORD_SIZE, rotation=90,
+                        ha="center", va="bottom", weight=weights[i])  # fmt: skip
+        _draw_cells(sheet.axes, x, top, cell, shades.to_rgba(values.ravel()))
+        _mark_largest(sheet, x, top, cell, values)
     wide = min(2.4, width - 2.2)
-    place = ((width - _MARGIN - 0.1 - wide) / width, 0.42 / height, wide / width, 0.12 / height)
-    _draw_shade_bar(figure, shades, place, "attention weight", 8.5)
-    _draw_legend(page, height)
-    return figure
+    x = width - MARGIN - 0.1 - wide
+    sheet.draw_shade_bar(x, height - 0.42, wide, shades, "attention weight", 8.5)
+    y = height - 0.45
+    sheet.outline(MARGIN, y - 0.07, 0.2, 0.16, linewidth=1.5)
+    sheet.write(MARGIN + 0.28, y, "largest of a query", 8.5, color=INK)
+    sheet.write(MARGIN, y + 0.24, "rows: queries, columns: keys", 8)
+    return sheet.figure
 
 
-def _draw_cells(
-    page: "Axes", x: float, top: float, cell: float, values: np.ndarray, shades: "ScalarMappable"
-) -> None:
-    """Draws the cells of a panel with the weights `values` [N, N] of N words."""
+def _draw_cells(axes: "Axes", x: float, top: float, cell: float, colours: np.ndarray) -> None:
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
+    # A collection, because long sentences have thousands of cells.
+    n = math.isqrt(len(colours))
+    boxes = [Rectangle((x + j * cell, top + i * cell), cell, cell) for i, j in np.ndindex(n, n)]
+    axes.add_collection(
+        PatchCollection(boxes, facecolor=colours, edgecolor="#d9d9d9", linewidth=0.4, zorder=2)
+    )
+
+
+def _mark_largest(sheet: Sheet, x: float, top: float, cell: float, values: np.ndarray) -> None:
+    """Draws a box around the largest weight of each query, and a dash for a query without any."""
     n = len(values)
-    boxes = [Rectangle((x + j * cell, top + i * cell), cell, cell) for i in range(n)
-             for j in range(n)]  # fmt: skip
-    page.add_collection(
-        PatchCollection(boxes, facecolor=shades.to_rgba(values.ravel()), edgecolor="#d9d9d9",
-                        linewidth=0.4, zorder=2)
-    )  # fmt: skip
     for i, row in enumerate(values):
         if row.max() <= 0:
             middle = top + (i + 0.5) * cell
-            page.plot([x + 0.2 * cell, x + (n - 0.2) * cell], [middle, middle], color="#9a9a9a",
-                      linewidth=0.8, zorder=3)  # fmt: skip
+            ends = [x + 0.2 * cell, x + (n - 0.2) * cell]
+            sheet.axes.plot(ends, [middle, middle], color="#9a9a9a", linewidth=0.8, zorder=3)
             continue
         # The box is smaller than its cell, so that the boxes of neighbouring cells do not overlap.
         place = x + int(np.argmax(row)) * cell + 0.012, top + i * cell + 0.012
-        page.add_patch(
-            Rectangle(place, cell - 0.024, cell - 0.024, fill=False, edgecolor=PALETTE[1],
-                      linewidth=1.5, zorder=4)
-        )  # fmt: skip
-
-
-def _draw_legend(page: "Axes", height: float) -> None:
-    from matplotlib.patches import Rectangle
-
-    y = height - 0.45
-    page.add_patch(Rectangle((_MARGIN, y - 0.07), 0.2, 0.16, fill=False, edgecolor=PALETTE[1],
-                             linewidth=1.5))  # fmt: skip
-    page.text(_MARGIN + 0.28, y, "largest of a query", fontsize=8.5, va="center", color=INK)
-    page.text(_MARGIN, y + 0.24, "rows: queries, columns: keys", fontsize=8, va="center")
+        sheet.outline(*place, cell - 0.024, cell - 0.024, linewidth=1.5, zorder=4)

@@ -11,7 +11,7 @@ import numpy as np
 from gatedjax._utils.terminal import clean
 from gatedjax._utils.types import Keywords
 from gatedjax.analysis._figure import DASHES, MARKERS, PALETTE, new_figure, save, style
-from gatedjax.analysis._heatmap import _break_lines, _make_ruler
+from gatedjax.analysis._sheet import break_lines, make_ruler
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -229,7 +229,7 @@ def _make_panels(
     below = _LEGEND_ROW * rows + 0.08 + (_CAPTION if caption else 0.0)
     figure = new_figure(width, 2.9 + below)
     # A heading that is wider than the figure would be cut at both sides.
-    heading = _break_lines(clean(title or ""), width - 0.2, _make_ruler(figure, "bold"), 11.0)
+    heading = break_lines(clean(title or ""), width - 0.2, make_ruler(figure, "bold"), 11.0)
     height = 2.9 + below + (0.12 + _HEADING_LINE * len(heading) if heading else 0.0)
     figure.set_figheight(height)
     figure.set_layout_engine("constrained", rect=(0, below / height, 1, 1 - below / height))

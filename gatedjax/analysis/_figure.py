@@ -2,7 +2,7 @@
 
 import contextlib
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +82,14 @@ def new_figure(width: float, height: float) -> "Figure":
     figure = ShownFigure(figsize=(width, height), dpi=DPI)
     # The constructor attaches the canvas to the figure, and text is measured on it before drawing.
     FigureCanvasAgg(figure)
+    return figure
+
+
+def draw_and_save(path_stem: str | Path | None, draw: Callable[[], "Figure"]) -> "Figure":
+    """Returns the figure that `draw` creates in the style of this library, saved to its files."""
+    with style():
+        figure = draw()
+        save(figure, path_stem)
     return figure
 
 

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gatedjax.analysis._checks import check_numbers
+
 
 class Density(NamedTuple):
     """Densities of gates, the result of `density`; NaN without rows that have tokens.
@@ -84,9 +86,7 @@ def density(gates: ArrayLike, lengths: ArrayLike) -> Density:
     gates, real, lengths = _check_rows(gates, lengths, "gates")
     # Padding is replaced and not multiplied by 0, because it may be NaN.
     gates = np.where(real, gates, 0).astype(np.float64)
-    if np.any(gates < 0) or not np.all(np.isfinite(gates)):
-        bad = gates[~np.isfinite(gates) | (gates < 0)]
-        raise ValueError(f"gates must be finite and at least 0 at real tokens, got {bad[0]}")
+    check_numbers("gates", gates, 0, where=" at real tokens")
     has_tokens = lengths > 0
     rows = int(has_tokens.sum())
     if rows == 0:

@@ -10,22 +10,15 @@ from numpy.typing import ArrayLike
 
 from gatedjax._utils.terminal import clean
 from gatedjax._utils.types import Keywords
-from gatedjax.analysis._figure import INK, PALETTE, largest_of, new_figure, save, style
-from gatedjax.analysis._heatmap import (
-    _add_sheet,
-    _break_lines,
-    _draw_shade_bar,
-    _make_ruler,
-    _shorten,
-)
+from gatedjax.analysis._checks import check_numbers
+from gatedjax.analysis._figure import INK, PALETTE, draw_and_save, largest_of
+from gatedjax.analysis._sheet import MARGIN, Sheet, shades_of, shorten
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
 
 # Lengths are in inches.
-_MARGIN, _CELL, _LABEL, _GAP, _BAR, _NUMBER = 0.15, 0.185, 1.5, 0.22, 0.9, 0.36
+_CELL, _LABEL, _GAP, _BAR, _NUMBER = 0.185, 1.5, 0.22, 0.9, 0.36
 _SIZE, _NAME = 8.5, 9.5  # Points
 
 
@@ -103,19 +96,17 @@ def plot_attention_grid(
     bold = [bool(mark) for mark in marked] if marked is not None else [False] * len(names)
     parts = list(groups) if groups is not None else [0] * len(names)
     heads = [*(clean(panel.name) for panel in panels), clean(final_name)]
-    with style():
-        figure = _draw(names, words, grids, last, clean(title or ""), parts, bold, heads)
-        save(figure, path_stem)
-    return figure
+    return draw_and_save(
+        path_stem,
+        lambda: _draw(names, words, grids, last, clean(title or ""), parts, bold, heads),
+    )
 
 
 def _check_weights(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
     weights = np.asarray(values).astype(np.float64)
     if weights.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got {weights.shape}")
-    if not np.all(np.isfinite(weights) & (weights >= 0)):
-        bad = weights[~np.isfinite(weights) | (weights < 0)]
-        raise ValueError(f"{name} must be finite and at least 0, got {bad[0]}")
+    check_numbers(name, weights, 0)
     return weights
 
 
@@ -130,85 +121,61 @@ def _draw(
     heads: list[str],  # of the panels, then of the bars
 ) -> "Figure":
     """Draws the panels, the bars at their right and the legend of the shades below them."""
-    from matplotlib import cm, colors
-
-    figure = new_figure(1, 1)
-    measure, strong = _make_ruler(figure), _make_ruler(figure, "bold")
+    sheet = Sheet()
+    measure, strong = sheet.measure, sheet.measure_bold
     # Names are measured in bold, the wider form, because any of them may be marked.
-    names = [_shorten(name, 2.4, strong, _SIZE) for name in names]
-    words = [_shorten(word, _LABEL, measure, _SIZE) for word in words]
-    x_left = _MARGIN + max(strong(name, _SIZE) for name in names) + 0.1
+    names = [shorten(name, 2.4, strong, _SIZE) for name in names]
+    words = [shorten(word, _LABEL, measure, _SIZE) for word in words]
+    x_left = MARGIN + max(strong(name, _SIZE) for name in names) + 0.1
     panel = max(_CELL * len(words), 0.6)
     bars = x_left + (panel + _GAP) * len(grids)
-    right = bars + max(_BAR + _NUMBER, measure(heads[-1], _NAME) + 0.05) + _MARGIN
+    right = bars + max(_BAR + _NUMBER, measure(heads[-1], _NAME) + 0.05) + MARGIN
     width = max(right, 4.6)
-    heading = _break_lines(title, width - 2 * _MARGIN, strong, 11.0)
-    top = _MARGIN + (0.22 * len(heading) + 0.1 if heading else 0.0) + 0.24
+    heading = sheet.place_heading(title, width)
+    above = heading + 0.1 if heading else 0.0
+    top = MARGIN + above + 0.24
     if grids:
         top += max(measure(word, _SIZE) for word in words) + 0.08
     bottom = top + _CELL * len(names)
-    height = bottom + (0.74 if grids else 0.15)
-    axes = _add_sheet(figure, (width, height), _MARGIN, heading)
+    sheet.open(width, bottom + (0.74 if grids else 0.15))
     for n, name in enumerate(names):
         look: Keywords = {"color": INK}
         if bold[n]:
             look = {"weight": "bold", "color": PALETTE[1]}
-        axes.text(x_left - 0.07, top + (n + 0.5) * _CELL, name, fontsize=_SIZE, ha="right",
-                  va="center", **look)  # fmt: skip
-    scale = colors.Normalize(0, largest_of(*grids))
-    shades = cm.ScalarMappable(scale, "Blues")
-    heading_y = top - 0.14 if not grids else _MARGIN + (0.22 * len(heading) + 0.1 if heading else 0)
-    heading_y += 0.1 if grids else 0.0
+        sheet.write(x_left - 0.07, top + (n + 0.5) * _CELL, name, _SIZE, ha="right", **look)
+    shades = shades_of(*grids)
+    heading_y = MARGIN + above + 0.1 if grids else top - 0.14
     for number, grid in enumerate(grids):
         x = x_left + number * (panel + _GAP)
-        axes.text(x, heading_y, heads[number], fontsize=_NAME, weight="bold", va="center")
+        sheet.write(x, heading_y, heads[number], _NAME, weight="bold")
         for c, word in enumerate(words):
-            axes.text(x + (c + 0.5) * _CELL, top - 0.05, word, fontsize=_SIZE, rotation=90,
-                      ha="center", va="bottom")  # fmt: skip
-        _draw_cells(axes, (x, top), grid, shades)
-    axes.text(bars, heading_y, heads[-1], fontsize=_NAME, weight="bold", va="center")
-    _draw_bars(axes, (bars, top), last, bold)
+            sheet.write(x + (c + 0.5) * _CELL, top - 0.05, word, _SIZE, rotation=90, ha="center",
+                        va="bottom")  # fmt: skip
+        sheet.draw_cells(x, top, (_CELL, _CELL), grid, shades, edgecolor="#dedede", linewidth=0.3)
+    sheet.write(bars, heading_y, heads[-1], _NAME, weight="bold")
+    _draw_bars(sheet, bars, top, last, bold)
     # The lines between groups cross all panels and the bars.
     for border in np.flatnonzero(np.diff(groups)) + 1:
         y = top + float(border) * _CELL
-        axes.plot((_MARGIN, right - _MARGIN), (y, y), color="#8c8c8c", linewidth=0.6, zorder=3)
+        sheet.axes.plot((MARGIN, right - MARGIN), (y, y), color="#8c8c8c", linewidth=0.6, zorder=3)
     if grids:
-        wide = min(1.9, width - 2 * _MARGIN)
-        place = (x_left / width, 1 - (bottom + 0.3) / height, wide / width, 0.12 / height)
-        _draw_shade_bar(figure, shades, place, "attention to the words of the query", _SIZE)
-    return figure
+        wide = min(1.9, width - 2 * MARGIN)
+        label = "attention to the words of the query"
+        sheet.draw_shade_bar(x_left, bottom + 0.3, wide, shades, label, _SIZE)
+    return sheet.figure
 
 
-def _draw_cells(
-    axes: "Axes", corner: tuple[float, float], grid: np.ndarray, shades: "ScalarMappable"
-) -> None:
-    """Draws the shaded cells of a panel with the weights `grid` [R, C]."""
-    from matplotlib.patches import Rectangle
-
-    x, y = corner
-    for n, row in enumerate(grid):
-        for c, weight in enumerate(row):
-            axes.add_patch(
-                Rectangle((x + c * _CELL, y + n * _CELL), _CELL, _CELL, edgecolor="#dedede",
-                          facecolor=shades.to_rgba(weight), linewidth=0.3, zorder=2)
-            )  # fmt: skip
-
-
-def _draw_bars(
-    axes: "Axes", corner: tuple[float, float], weights: np.ndarray, bold: list[bool]
-) -> None:
+def _draw_bars(sheet: Sheet, x: float, y: float, weights: np.ndarray, bold: list[bool]) -> None:
     """Draws the final weights [R] as bars with numbers, a bar per row."""
     from matplotlib.patches import Rectangle
 
-    x, y = corner
     longest = largest_of(weights)
-    axes.plot((x, x), (y, y + _CELL * len(weights)), color=INK, linewidth=0.8, zorder=4)
+    sheet.axes.plot((x, x), (y, y + _CELL * len(weights)), color=INK, linewidth=0.8, zorder=4)
     for n, weight in enumerate(weights):
         length = _BAR * weight / longest
         color = PALETTE[1] if bold[n] else PALETTE[0]
         place = x, y + (n + 0.15) * _CELL
-        axes.add_patch(Rectangle(place, length, 0.7 * _CELL, facecolor=color, zorder=3))
+        sheet.axes.add_patch(Rectangle(place, length, 0.7 * _CELL, facecolor=color, zorder=3))
         # A smaller weight would be printed as 0.00, which looks like a result.
         if weight >= 0.005:
-            text = f"{weight:.2f}"
-            axes.text(x + length + 0.04, y + (n + 0.5) * _CELL, text, fontsize=7.5, va="center")
+            sheet.write(x + length + 0.04, y + (n + 0.5) * _CELL, f"{weight:.2f}", 7.5)

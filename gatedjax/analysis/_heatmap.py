@@ -1,7 +1,7 @@
 """Figure of attention over the words of a sentence, with several models below each other."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,16 +10,16 @@ from numpy.typing import ArrayLike
 
 from gatedjax._utils.terminal import clean
 from gatedjax._utils.types import Keywords
-from gatedjax.analysis._figure import INK, largest_of, new_figure, save, style
+from gatedjax.analysis._checks import check_numbers
+from gatedjax.analysis._figure import INK, draw_and_save
+from gatedjax.analysis._sheet import MARGIN, Sheet, break_lines, shades_of, shorten, wrap
 from gatedjax.analysis._text import check_word_values
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
 
 # Lengths are in inches.
-_WIDTH, _MARGIN, _ROW, _LINE, _GAP, _WORD_PAD, _LEAST_CELL = 8.0, 0.15, 0.30, 0.20, 0.18, 0.13, 0.38
+_WIDTH, _ROW, _LINE, _GAP, _WORD_PAD, _LEAST_CELL = 8.0, 0.30, 0.20, 0.18, 0.13, 0.38
 _WORD_SIZE, _NAME_SIZE, _NUMBER_SIZE = 10.0, 9.5, 7.5  # Points
 _OPEN_EDGE, _CLOSED_EDGE, _CELL_EDGE = "#000000", "#9a9a9a", "#c9c9c9"
 
@@ -68,10 +68,7 @@ def plot_heatmap(
     models = _check_rows(rows)
     if not width >= 3:
         raise ValueError(f"width must be at least 3 inches, got {width}")
-    with style():
-        figure = _draw(models, title, width)
-        save(figure, path_stem)
-    return figure
+    return draw_and_save(path_stem, lambda: _draw(models, clean(title or ""), width))
 
 
 def _check_rows(
@@ -84,8 +81,7 @@ def _check_rows(
         if not words:
             raise ValueError(f"rows[{i}] must have at least one word, got {tokens!r}")
         weights = check_word_values(f"weights of rows[{i}]", weights, len(words))
-        if np.any(weights < 0):
-            raise ValueError(f"weights of rows[{i}] must be at least 0, got {weights.min()}")
+        check_numbers(f"weights of rows[{i}]", weights, 0)
         if gates is not None:
             gates = check_word_values(f"gates of rows[{i}]", gates, len(words))
         models.append(_Row(clean(name), words, weights, gates))
@@ -94,60 +90,55 @@ def _check_rows(
     return models
 
 
-def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
+def _draw(rows: list[_Row], title: str, width: float) -> "Figure":
     """Draws the lines of words with the cells of the models, and the legend below them."""
-    from matplotlib import cm, colors
-
-    figure = new_figure(width, 1)
-    measure = _make_ruler(figure)
+    sheet = Sheet()
+    measure = sheet.measure
     # Long names are broken into lines, so that most of the width remains for the words.
-    names = {row.name: _break_lines(row.name, 0.27 * width, measure, _NAME_SIZE) for row in rows}
+    names = {row.name: break_lines(row.name, 0.27 * width, measure, _NAME_SIZE) for row in rows}
     name_width = max(measure(line, _NAME_SIZE) for name in names.values() for line in name)
-    x_left = _MARGIN + name_width + 0.12
-    room = width - x_left - _MARGIN
+    x_left = MARGIN + name_width + 0.12
+    room = width - x_left - MARGIN
     height_of_row = max(_ROW, 0.15 * max(len(name) for name in names.values()) + 0.06)
-    heading = _break_lines(
-        clean(title or ""), width - 2 * _MARGIN, _make_ruler(figure, "bold"), 11.0
-    )
 
     # A line is (rows with the same words, first word, word after the last, words, their widths).
     lines = []
     for group in _group_rows(rows):
-        words = [_shorten(word, room / 2, measure) for word in group[0].words]
+        words = [shorten(word, room / 2, measure) for word in group[0].words]
         sizes = [max(measure(word, _WORD_SIZE) + _WORD_PAD, _LEAST_CELL) for word in words]
-        for first, past in _wrap(sizes, room):
+        for first, past in wrap(sizes, room):
             lines.append((group, first, past, words, sizes))
 
-    top = _MARGIN + (0.22 * len(heading) + 0.08 if heading else 0.0)
+    above = sheet.place_heading(title, width)
+    top = MARGIN + (above + 0.08 if above else 0.0)
     height = top + sum(_LINE + 0.03 + height_of_row * len(group) + _GAP for group, *_ in lines)
     footer = height + 0.02
-    height = footer + 0.62
-    axes = _add_sheet(figure, (width, height), _MARGIN, heading)
+    sheet.open(width, footer + 0.62)
 
-    scale = colors.Normalize(0, largest_of(*(row.weights for row in rows)))
-    shades = cm.ScalarMappable(scale, "Blues")
+    shades = shades_of(*(row.weights for row in rows))
     y = top
     for group, first, past, words, sizes in lines:
         edges = x_left + np.concatenate([[0.0], np.cumsum(sizes[first:past])])
         for i, word in enumerate(words[first:past]):
-            axes.text((edges[i] + edges[i + 1]) / 2, y + _LINE / 2, word, fontsize=_WORD_SIZE,
-                      ha="center", va="center")  # fmt: skip
+            sheet.write((edges[i] + edges[i + 1]) / 2, y + _LINE / 2, word, _WORD_SIZE, ha="center")
         y += _LINE + 0.03
         for row in group:
             name = "\n".join(names[row.name])
-            axes.text(x_left - 0.12, y + height_of_row / 2, name, fontsize=_NAME_SIZE, ha="right",
-                      va="center", linespacing=1.05)  # fmt: skip
+            sheet.write(x_left - 0.12, y + height_of_row / 2, name, _NAME_SIZE, ha="right",
+                        linespacing=1.05)  # fmt: skip
             for i in range(first, past):
                 box = edges[i - first], y, sizes[i], height_of_row
-                _draw_cell(axes, box, row, i, shades)
+                _draw_cell(sheet, box, row, i, shades)
             y += height_of_row
         y += _GAP
-    _draw_legend(figure, axes, footer, shades, gated=any(row.gates is not None for row in rows))
-    return figure
+    if any(row.gates is not None for row in rows):
+        _draw_gate_legend(sheet, footer)
+    sheet.draw_shade_bar(width - MARGIN - 2.6, footer + 0.17, 2.4, shades, "attention weight", 9)
+    return sheet.figure
 
 
 def _draw_cell(
-    axes: "Axes", box: tuple[float, float, float, float], row: _Row, i: int, shades: Any
+    sheet: Sheet, box: tuple[float, float, float, float], row: _Row, i: int, shades: Any
 ) -> None:
     """Draws the cell of word i of a model, with its weight and the dot of an open gate."""
     x, y, width, height = box
@@ -156,20 +147,23 @@ def _draw_cell(
     # The relative luminance of the shade decides between black and white text.
     ink = "white" if np.dot(shade[:3], (0.2126, 0.7152, 0.0722)) < 0.45 else "black"
     is_open = row.gates is not None and row.gates[i] > 0
-    _draw_box(axes, box, shade, None if row.gates is None else is_open)
+    _draw_box(sheet, box, shade, None if row.gates is None else is_open)
     if is_open:
-        axes.plot(x + width - 0.065, y + 0.07, "o", markersize=2.8, color=ink, zorder=4)
+        _draw_dot(sheet, x + width, y, ink)
     # A smaller weight would be printed as 0.00, which looks like a result.
     if weight >= 0.005:
         text = f"{weight:.2f}"
         # The number of an open cell is lower, because the dot is in the upper corner.
         middle = y + height * (0.58 if is_open else 0.5)
-        axes.text(x + width / 2, middle, text, fontsize=_NUMBER_SIZE, color=ink,
-                  ha="center", va="center", zorder=4)  # fmt: skip
+        sheet.write(x + width / 2, middle, text, _NUMBER_SIZE, color=ink, ha="center", zorder=4)
+
+
+def _draw_dot(sheet: Sheet, right: float, top: float, ink: str) -> None:
+    sheet.axes.plot(right - 0.065, top + 0.07, "o", markersize=2.8, color=ink, zorder=4)
 
 
 def _draw_box(
-    axes: "Axes", box: tuple[float, float, float, float], shade: Any, is_open: bool | None
+    sheet: Sheet, box: tuple[float, float, float, float], shade: Any, is_open: bool | None
 ) -> None:
     """Draws the outline and the shade, a colour, of a cell."""
     from matplotlib.patches import Rectangle
@@ -184,75 +178,17 @@ def _draw_box(
         look = {"edgecolor": _OPEN_EDGE, "linewidth": 1.5, "zorder": 3}
     else:
         look = {"edgecolor": _CLOSED_EDGE, "linewidth": 0.5, "hatch": "/////", "zorder": 2}
-    axes.add_patch(Rectangle((x, y), width, height, facecolor=shade, **look))
+    sheet.axes.add_patch(Rectangle((x, y), width, height, facecolor=shade, **look))
 
 
-def _draw_legend(
-    figure: "Figure", axes: "Axes", y: float, shades: "ScalarMappable", *, gated: bool
-) -> None:
-    """Draws the legend of the shades, and of the gates if `gated`, y inches below the top."""
-    width, height = figure.get_size_inches()
-    if gated:
-        x = _MARGIN
-        for is_open, label in ((True, "open gate"), (False, "closed gate")):
-            _draw_box(axes, (x, y, 0.36, 0.26), "white", is_open)
-            if is_open:
-                axes.plot(x + 0.36 - 0.065, y + 0.07, "o", markersize=2.8, color=INK, zorder=4)
-            axes.text(x + 0.42, y + 0.13, label, fontsize=9, va="center")
-            x += 1.4
-    place = ((width - _MARGIN - 2.6) / width, 1 - (y + 0.17) / height, 2.4 / width, 0.12 / height)
-    _draw_shade_bar(figure, shades, place, "attention weight", 9)
-
-
-def _add_sheet(
-    figure: "Figure", size: tuple[float, float], margin: float, heading: list[str]
-) -> "Axes":
-    """Creates axes in inches from the upper left corner of the figure, and draws the heading."""
-    figure.set_size_inches(*size)
-    axes = figure.add_axes((0, 0, 1, 1))
-    # The y axis points down, because the lines of a sheet follow each other from the top.
-    axes.set(xlim=(0, size[0]), ylim=(size[1], 0))
-    axes.axis("off")
-    for i, text in enumerate(heading):
-        place = margin, margin + 0.22 * i + 0.1
-        axes.text(*place, text, fontsize=11, weight="bold", va="center")
-    return axes
-
-
-def _draw_shade_bar(
-    figure: "Figure",
-    shades: "ScalarMappable",
-    place: tuple[float, float, float, float],  # left, bottom, width, height in shares of the figure
-    label: str,
-    size: float,
-) -> None:
-    """Draws the legend of the shades, a horizontal colour bar with a label."""
-    from matplotlib.ticker import MaxNLocator
-
-    bar = figure.colorbar(shades, cax=figure.add_axes(place), orientation="horizontal")
-    bar.set_label(label, fontsize=size, labelpad=1)
-    bar.ax.tick_params(labelsize=8, length=2)
-    bar.locator = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
-    bar.outline.set_linewidth(0.5)
-    bar.update_ticks()
-
-
-Ruler = Callable[[str, float], float]
-
-
-def _make_ruler(figure: "Figure", weight: str = "normal") -> Ruler:
-    """Returns a function (text, font size in points) -> width of the text in inches."""
-    from matplotlib.font_manager import FontProperties
-
-    canvas: Any = figure.canvas
-    # Only the renderer knows the width of a text, because it depends on the font.
-    renderer = canvas.get_renderer()
-
-    def measure(text: str, size: float) -> float:
-        fonts = FontProperties(size=size, weight=weight)
-        return renderer.get_text_width_height_descent(text, fonts, False)[0] / figure.dpi
-
-    return measure
+def _draw_gate_legend(sheet: Sheet, y: float) -> None:
+    x = MARGIN
+    for is_open, label in ((True, "open gate"), (False, "closed gate")):
+        _draw_box(sheet, (x, y, 0.36, 0.26), "white", is_open)
+        if is_open:
+            _draw_dot(sheet, x + 0.36, y, INK)
+        sheet.write(x + 0.42, y + 0.13, label, 9)
+        x += 1.4
 
 
 def _group_rows(rows: list[_Row]) -> list[list[_Row]]:
@@ -263,37 +199,3 @@ def _group_rows(rows: list[_Row]) -> list[list[_Row]]:
         else:
             groups.append([row])
     return groups
-
-
-def _wrap(sizes: Sequence[float], room: float) -> list[tuple[int, int]]:
-    lines, first, used = [], 0, 0.0
-    for i, size in enumerate(sizes):
-        if i > first and used + size > room:
-            lines.append((first, i))
-            first, used = i, 0.0
-        used += size
-    return [*lines, (first, len(sizes))]
-
-
-def _break_lines(text: str, room: float, measure: Ruler, size: float) -> list[str]:
-    """Breaks text at spaces into lines of at most `room` inches, and cuts longer words."""
-    lines: list[str] = []
-    for word in text.split():
-        joined = f"{lines[-1]} {word}" if lines else word
-        if lines and measure(joined, size) <= room:
-            lines[-1] = joined
-        else:
-            lines.append(_shorten(word, room, measure, size))
-    return lines or ([""] if text else [])
-
-
-def _shorten(word: str, room: float, measure: Ruler, size: float = _WORD_SIZE) -> str:
-    """Returns the word, or its beginning with an ellipsis if the word is wider than `room`."""
-    if measure(word, size) <= room:
-        return word
-    length = len(word)
-    # The next length is estimated from the mean width of a character, which takes fewer
-    # measurements than a search character by character.
-    while length > 1 and measure(word[:length] + "…", size) > room:
-        length = min(length - 1, int(length * room / measure(word[:length] + "…", size)) + 1)
-    return word[:length] + "…"

@@ -2,29 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from gatedjax._utils.terminal import clean
-from gatedjax.analysis._figure import INK, PALETTE, new_figure, save, style
-from gatedjax.analysis._heatmap import (
-    _add_sheet,
-    _break_lines,
-    _draw_shade_bar,
-    _make_ruler,
-    _shorten,
-)
+from gatedjax._utils.types import Keywords
+from gatedjax.analysis._checks import check_numbers
+from gatedjax.analysis._figure import INK, PALETTE, draw_and_save, new_figure
 from gatedjax.analysis._phrase_statistics import LayerHistogram, _are_lengths
-from gatedjax.analysis._phrases import THRESHOLD
+from gatedjax.analysis._phrases import THRESHOLD, runs
+from gatedjax.analysis._sheet import MARGIN, Sheet, shades_of, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Lengths are in inches.
-_PANEL, _RIDGE, _MARGIN, _CELL_WIDTH, _CELL_HEIGHT = 3.2, 0.33, 0.15, 0.27, 0.215
+_PANEL, _RIDGE, _CELL_WIDTH, _CELL_HEIGHT = 3.2, 0.33, 0.27, 0.215
 # The highest bar takes this share of its row, because spikes of rows that overlap would look like
 # a single bar.
 _HIGHEST = 0.86
@@ -72,18 +68,22 @@ def plot_layer_histograms(
             raise ValueError(
                 f"panels[{label!r}] must have {len(names)} layers, got {len(histogram.counts)}"
             )
-    with style():
-        height = _RIDGE * (len(names) + 0.5) + 0.75 + (0.3 if title else 0.0)
-        figure = new_figure(_PANEL * len(panels) + 0.4, height)
-        figure.set_layout_engine("constrained", w_pad=0.08)
-        if title:
-            figure.suptitle(clean(title), fontsize=11, weight="bold")
-        axes = figure.subplots(1, len(panels), squeeze=False)[0]
-        for i, (label, histogram) in enumerate(panels.items()):
-            _draw_ridges(axes[i], histogram, clean(label))
-            # All panels have the same layers, so only the first has their names.
-            axes[i].set_yticks(range(len(names)), names if i == 0 else [""] * len(names))
-        save(figure, path_stem)
+    return draw_and_save(path_stem, lambda: _draw_panels(panels, names, title))
+
+
+def _draw_panels(
+    panels: Mapping[str, LayerHistogram], names: list[str], title: str | None
+) -> "Figure":
+    height = _RIDGE * (len(names) + 0.5) + 0.75 + (0.3 if title else 0.0)
+    figure = new_figure(_PANEL * len(panels) + 0.4, height)
+    figure.set_layout_engine("constrained", w_pad=0.08)
+    if title:
+        figure.suptitle(clean(title), fontsize=11, weight="bold")
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for i, (label, histogram) in enumerate(panels.items()):
+        _draw_ridges(axes[i], histogram, clean(label))
+        # All panels have the same layers, so only the first has their names.
+        axes[i].set_yticks(range(len(names)), names if i == 0 else [""] * len(names))
     return figure
 
 
@@ -173,77 +173,47 @@ def plot_word_layers(
     if weights.ndim != 2 or weights.shape[1] < len(words):
         raise ValueError(f"r must have shape [L, N] with N >= {len(words)}, got {weights.shape}")
     weights = weights[:, : len(words)]
-    if not np.all((weights >= 0) & (weights <= 1)):
-        bad = weights[~((weights >= 0) & (weights <= 1))]
-        raise ValueError(f"r must be in [0, 1], got {bad[0]}: rescale it with phrases.normalise")
+    check_numbers("r", weights, 0, 1, " (rescale it with phrases.normalise)")
     names = _name_layers(layers, len(weights))
-    with style():
-        figure = _draw_word_layers(words, weights, clean(title or ""), threshold, names)
-        save(figure, path_stem)
-    return figure
+    return draw_and_save(
+        path_stem,
+        lambda: _draw_word_layers(words, weights, clean(title or ""), threshold, names),
+    )
 
 
 def _draw_word_layers(
     words: list[str], weights: np.ndarray, title: str, threshold: float, names: list[str]
 ) -> "Figure":
     """Draws the cells, the outlines of the runs and the legend below them."""
-    from matplotlib import cm, colors
-    from matplotlib.patches import Rectangle
-
-    from gatedjax.analysis._phrases import runs
-
-    figure = new_figure(1, 1)
-    measure = _make_ruler(figure)
-    words = [_shorten(word, 2.2, measure, _WORD_SIZE) for word in words]
-    x_left = _MARGIN + max(measure(word, _WORD_SIZE) for word in words) + 0.1
+    sheet = Sheet()
+    measure = sheet.measure
+    words = [shorten(word, 2.2, measure, _WORD_SIZE) for word in words]
+    x_left = MARGIN + max(measure(word, _WORD_SIZE) for word in words) + 0.1
     cell = max(_CELL_WIDTH, *(measure(name, 8.0) + 0.07 for name in names))
-    width = max(x_left + cell * len(names) + _MARGIN, 3.6)
-    heading = _break_lines(title, width - 2 * _MARGIN, _make_ruler(figure, "bold"), 11.0)
-    top = _MARGIN + (0.22 * len(heading) + 0.06 if heading else 0.0) + 0.2
+    width = max(x_left + cell * len(names) + MARGIN, 3.6)
+    heading = sheet.place_heading(title, width)
+    top = MARGIN + (heading + 0.06 if heading else 0.0) + 0.2
     bottom = top + _CELL_HEIGHT * len(words)
-    height = bottom + 0.68
-    axes = _add_sheet(figure, (width, height), _MARGIN, heading)
-    shades = cm.ScalarMappable(colors.Normalize(0, 1), "Blues")
+    sheet.open(width, bottom + 0.68)
+    shades = shades_of(highest=1.0)
     for n, word in enumerate(words):
-        axes.text(x_left - 0.08, top + (n + 0.5) * _CELL_HEIGHT, word, fontsize=_WORD_SIZE,
-                  ha="right", va="center")  # fmt: skip
+        sheet.write(x_left - 0.08, top + (n + 0.5) * _CELL_HEIGHT, word, _WORD_SIZE, ha="right")
     for i, name in enumerate(names):
         x = x_left + i * cell
-        axes.text(x + cell / 2, top - 0.1, name, fontsize=8, ha="center", va="center")
-        for n, weight in enumerate(weights[i]):
-            axes.add_patch(
-                Rectangle((x, top + n * _CELL_HEIGHT), cell, _CELL_HEIGHT, edgecolor="#d9d9d9",
-                          facecolor=shades.to_rgba(weight), linewidth=0.4, zorder=2)
-            )  # fmt: skip
-    selected = runs(weights > threshold)
-    for (i,), start, length in zip(*selected, strict=True):
+        sheet.write(x + cell / 2, top - 0.1, name, 8, ha="center")
+        sheet.draw_cells(x, top, (cell, _CELL_HEIGHT), weights[i][:, None], shades)
+    for (i,), start, length in zip(*runs(weights > threshold), strict=True):
         place = x_left + i * cell + 0.012, top + start * _CELL_HEIGHT + 0.012
         size = cell - 0.024, length * _CELL_HEIGHT - 0.024
-        # Readers with any colour blindness can distinguish orange and blue, and the two differ in
-        # lightness in a grey print.
-        axes.add_patch(
-            Rectangle(place, *size, fill=False, edgecolor=PALETTE[1], linewidth=1.3, zorder=3)
-        )
-    _draw_word_layers_legend(figure, axes, bottom, shades, threshold)
-    return figure
-
-
-def _draw_word_layers_legend(
-    figure: "Figure", axes: "Axes", y: float, shades: Any, threshold: float
-) -> None:
-    """Draws the legend of the outlines and of the shades, y inches below the top of the figure."""
-    from matplotlib.patches import Rectangle
-
-    width, height = figure.get_size_inches()
-    axes.add_patch(
-        Rectangle((_MARGIN, y + 0.17), _CELL_WIDTH, 0.17, facecolor=shades.to_rgba(1.0),
-                  edgecolor=PALETTE[1], linewidth=1.3)
-    )  # fmt: skip
+        sheet.outline(*place, *size, linewidth=1.3, zorder=3)
+    full: Keywords = {"fill": True, "facecolor": shades.to_rgba(np.array(1.0)), "linewidth": 1.3}
+    sheet.outline(MARGIN, bottom + 0.17, _CELL_WIDTH, 0.17, **full)
     text = f"selected (> {threshold:g})"
-    axes.text(_MARGIN + _CELL_WIDTH + 0.07, y + 0.255, text, fontsize=8.5, va="center")
+    sheet.write(MARGIN + _CELL_WIDTH + 0.07, bottom + 0.255, text, 8.5)
     wide = min(1.9, width - 2.1)
-    place = ((width - _MARGIN - 0.1 - wide) / width, 1 - (y + 0.29) / height, wide / width)
-    _draw_shade_bar(figure, shades, (*place, 0.12 / height), "rescaled attention", 8.5)
+    x = width - MARGIN - 0.1 - wide
+    sheet.draw_shade_bar(x, bottom + 0.29, wide, shades, "rescaled attention", 8.5)
+    return sheet.figure
 
 
 def _name_layers(layers: Sequence[str] | None, count: int) -> list[str]:

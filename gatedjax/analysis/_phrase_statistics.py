@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gatedjax.analysis._checks import check_numbers
 from gatedjax.analysis._phrases import _check_selected, _check_values, runs
 
 
@@ -105,11 +106,7 @@ def weight_histogram(
     Reference: Guo 2017 (AGT), figure 2 (top): spikes at 0 and 1.
     """
     values, real = _check_values(r, mask, "r")
-    if np.any(real & ~((values >= 0) & (values <= 1))):
-        bad = values[real & ~((values >= 0) & (values <= 1))]
-        raise ValueError(
-            f"r must be in [0, 1] at real words, got {bad[0]}: rescale it with normalise"
-        )
+    check_numbers("r", values[real], 0, 1, " at real words (rescale it with normalise)")
     return _compute_histogram(_split_layers(values), _split_layers(real), bins)
 
 
@@ -229,9 +226,7 @@ def gate_histogram(
     if counted.shape != values.shape[:1]:
         raise ValueError(f"rows must have shape {values.shape[:1]}, got {counted.shape}")
     real = np.broadcast_to(counted[:, None, None], values.shape)
-    if np.any(real & ~((values >= 0) & (values <= 1))):
-        bad = values[real & ~((values >= 0) & (values <= 1))]
-        raise ValueError(f"gates must be in [0, 1], got {bad[0]}")
+    check_numbers("gates", values[real], 0, 1)
     pooled = _compute_histogram(_split_layers(values), _split_layers(real), bins)
     # NaN marks the rows that do not count, so that the result has a row for each sentence.
     means = np.where(real, values, np.nan).mean(-1)

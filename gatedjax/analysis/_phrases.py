@@ -8,6 +8,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gatedjax.analysis._checks import check_numbers
+
 THRESHOLD = 0.95
 """The threshold of the paper: words with a higher rescaled weight are selected."""
 
@@ -78,9 +80,7 @@ def normalise(
         raise ValueError(f"how must be 'minmax' or 'max', got {how!r}")
     values, real = _check_values(attention, mask, "attention")
     values = np.where(real, values, 0.0)
-    if not np.all(np.isfinite(values)):
-        bad = values[~np.isfinite(values)]
-        raise ValueError(f"attention must be finite at real words, got {bad[0]}")
+    check_numbers("attention", values, where=" at real words")
     if how == "max" and np.any(values < 0):
         raise ValueError(f"attention must be at least 0 for how='max', got {values.min()}")
     if not values.size:

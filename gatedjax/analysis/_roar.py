@@ -17,7 +17,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gatedjax.analysis._faithfulness import texts_of
+from gatedjax.analysis._checks import check_numbers
+from gatedjax.analysis._rationale import texts_of
 
 ROAR_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """The shares of masked words in Madsen et al."""
@@ -87,9 +88,7 @@ def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike, *, level: flo
             raise ValueError(
                 f"{name} must have shape [{len(x)}] or [{len(x)}, S], got {array.shape}"
             )
-        if not np.isfinite(array).all():
-            bad = array[~np.isfinite(array)]
-            raise ValueError(f"{name} must be finite, got {bad[0]}")
+        check_numbers(name, array)
         curves.append(array.reshape(len(x), -1))
     curve, random_curve = curves
     if curve.shape != random_curve.shape:
@@ -99,7 +98,7 @@ def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike, *, level: flo
         )
     area = lambda y: 0.5 * np.diff(x) @ (y[1:] + y[:-1])  # noqa: E731
     full_area = area(random_curve - random_curve[-1])
-    # The tolerance is relative because a metric may have any unit. It excludes flat curves, whose
+    # The tolerance is relative because a metric may have any unit. It excludes flat curves: their
     # area is a rounding error.
     has_area = full_area > 1e-12 * np.max(np.abs(random_curve), axis=0) * (x[-1] - x[0])
     values = np.where(

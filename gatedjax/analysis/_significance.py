@@ -6,6 +6,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gatedjax.analysis._checks import check_numbers
+
 # The number of counts that are in memory at the same time.
 _CHUNK = 2_000_000
 # Differences of scores of size 1 are rounded to this number of decimal digits, because further
@@ -188,9 +190,7 @@ def holm(p_values: ArrayLike) -> np.ndarray:
     values = np.asarray(p_values, np.float64)
     if values.ndim != 1:
         raise ValueError(f"p_values must have shape [m], got {values.shape}")
-    if not np.all((values >= 0) & (values <= 1)):  # NaN fails, too
-        bad = values[~((values >= 0) & (values <= 1))]
-        raise ValueError(f"p_values must be in [0, 1], got {bad[0]}")
+    check_numbers("p_values", values, 0, 1)
     order = np.argsort(values, kind="stable")
     scaled = np.minimum(1.0, np.arange(values.size, 0, -1) * values[order])
     corrected = np.empty_like(values)
@@ -323,8 +323,6 @@ def _check_pair(correct_a: ArrayLike, correct_b: ArrayLike) -> tuple[np.ndarray,
         raise ValueError(
             f"correct_a and correct_b must have the same shape [N], got {a.shape} and {b.shape}"
         )
-    for name, values in (("correct_a", a), ("correct_b", b)):
-        if not np.all(np.isfinite(values)):
-            bad = values[~np.isfinite(values)]
-            raise ValueError(f"{name} must be finite, got {bad[0]}")
+    check_numbers("correct_a", a)
+    check_numbers("correct_b", b)
     return a, b

@@ -2,7 +2,6 @@
 
 import html
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gatedjax._utils.page import MARKED_WORDS, render_page
-from gatedjax._utils.terminal import clean
+from gatedjax._utils.terminal import clean, count_columns, cut_columns
 from gatedjax._utils.write import write_atomic
+from gatedjax.analysis._checks import check_numbers
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -27,6 +27,10 @@ _SHADES = (
 )
 # A cell such as "93.5 ± 0.2 (n=3)" counts as a number, so that its column is aligned to the right.
 _NUMBER = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?\s*+[%kMG]?\s*+(±.*|\(n=.*\))?")
+
+
+# Texts of a table are not cut to fewer columns.
+_LEAST_TEXT = 8
 
 
 def highlight_terminal(
@@ -128,7 +132,7 @@ def highlight_html(
     if gated:
         legend = (
             '<strong class="w" style="--a:0.6">Bold</strong>: open gate. '
-            f'<span class="closed">Grey</span>: closed gate, not read. {legend}'
+            f'<span class="closed">Struck through</span>: closed gate, not read. {legend}'
         )
     texts_html = "\n".join(figures)
     body = f"""<main>
@@ -178,7 +182,9 @@ def write_html(path: str | Path, page: str) -> Path:
     return path
 
 
-def render_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def render_table(
+    headers: Sequence[str], rows: Iterable[Sequence[object]], *, width: int | None = None
+) -> str:
     """Renders a Markdown table with columns that are also aligned in the source.
 
     Columns of numbers are aligned to the right, columns of text to the left. `None` is an empty
@@ -194,6 +200,8 @@ def render_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> st
     Args:
       headers: the cells of the first line.
       rows: the cells of each row, as many as headers; they are converted by `str`.
+      width: the largest number of columns of a line; the longest texts are cut to fit, and numbers
+        stay whole. None cuts nothing.
 
     Returns:
       The table, with a line break at its end.
@@ -207,19 +215,37 @@ def render_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> st
             raise ValueError(f"rows[{i}] must have {len(head)} cells, got {len(row)}")
     columns = list(zip(head, *body, strict=True))
     # Some renderers of Markdown need at least three characters below a heading.
-    widths = [max(3, *(_count_columns(cell) for cell in column)) for column in columns]
+    widths = [max(3, *(count_columns(cell) for cell in column)) for column in columns]
     right = [_is_numeric(column[1:]) for column in columns]
+    if width is not None:
+        _shrink(widths, [_least_width(*pair) for pair in zip(columns, right, strict=True)], width)
     lines = [head, *body]
     rendered = []
     for line in lines:
         cells = []
-        for cell, width, at_right in zip(line, widths, right, strict=True):
-            space = " " * (width - _count_columns(cell))
-            cells.append(space + cell if at_right else cell + space)
+        for cell, size, at_right in zip(line, widths, right, strict=True):
+            shown = cell if count_columns(cell) <= size else f"{cut_columns(cell, size - 1)}…"
+            space = " " * (size - count_columns(shown))
+            cells.append(space + shown if at_right else shown + space)
         rendered.append(f"| {' | '.join(cells)} |")
     rule = ["-" * (w - 1) + (":" if r else "-") for w, r in zip(widths, right, strict=True)]
     rendered.insert(1, f"| {' | '.join(rule)} |")
     return "\n".join(rendered) + "\n"
+
+
+def _least_width(column: Sequence[str], is_numeric: bool) -> int:
+    if is_numeric:
+        return max(3, *map(count_columns, column[1:]))
+    return max(3, min(_LEAST_TEXT, max(map(count_columns, column))))
+
+
+def _shrink(widths: list[int], least: Sequence[int], total: int) -> None:
+    """Makes the widest columns narrower until a row fits, if it can."""
+    while sum(widths) + 3 * len(widths) + 1 > total:
+        wide = [i for i in range(len(widths)) if widths[i] > least[i]]
+        if not wide:
+            return
+        widths[max(wide, key=widths.__getitem__)] -= 1
 
 
 def check_word_values(name: str, values: ArrayLike, size: int) -> np.ndarray:
@@ -231,8 +257,7 @@ def check_word_values(name: str, values: ArrayLike, size: int) -> np.ndarray:
         )
     # Batches are padded, and the padding may be anything, even NaN.
     array = array[:size]
-    if not np.all(np.isfinite(array)):
-        raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array)][0]}")
+    check_numbers(name, array)
     return array
 
 
@@ -255,12 +280,6 @@ def _escape(text: str) -> str:
 def _format_cell(value: object) -> str:
     text = "" if value is None else clean(str(value))
     return text.replace("\\", "\\\\").replace("|", "\\|")
-
-
-def _count_columns(text: str) -> int:
-    # Combining characters take no column, because a terminal draws them over the character before.
-    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
-    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
 
 
 def _is_numeric(cells: Sequence[str]) -> bool:

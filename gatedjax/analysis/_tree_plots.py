@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from gatedjax._utils.terminal import clean
 from gatedjax._utils.types import Keywords
-from gatedjax.analysis._figure import PALETTE, new_figure, save, style
-from gatedjax.analysis._heatmap import Ruler, _add_sheet, _break_lines, _make_ruler, _shorten
+from gatedjax.analysis._figure import PALETTE, draw_and_save
+from gatedjax.analysis._sheet import Ruler, Sheet, break_lines, shorten
 from gatedjax.analysis._trees import Span, SpanTree
 
 if TYPE_CHECKING:
@@ -59,52 +59,46 @@ def plot_trees(
             raise ValueError(
                 f"the tree {name!r} must have {len(labels)} words, like words, got {tree.size}"
             )
-    with style():
-        figure = _draw(labels, {clean(n): t for n, t in trees.items()}, clean(title or ""), gold)
-        save(figure, path_stem)
-    return figure
+    named = {clean(name): tree for name, tree in trees.items()}
+    return draw_and_save(path_stem, lambda: _draw(labels, named, clean(title or ""), gold))
 
 
 def _draw(
     words: list[str], trees: dict[str, SpanTree], title: str, gold: SpanTree | None
 ) -> "Figure":
     """Draws the trees of a sentence below each other, and the legend of the gold tree."""
-    figure = new_figure(1, 1)
-    measure = _make_ruler(figure)
-    words = [_shorten(word, 2.0, measure, _WORD_SIZE) for word in words]
-    places, width = _place_words(words, measure)
-    names = {name: _break_lines(name, width - 2 * _MARGIN, measure, _WORD_SIZE) for name in trees}
-    heading = _break_lines(title, width - 2 * _MARGIN, _make_ruler(figure, "bold"), 11.0)
+    sheet = Sheet()
+    words = [shorten(word, 2.0, sheet.measure, _WORD_SIZE) for word in words]
+    places, width = _place_words(words, sheet.measure)
+    room = width - 2 * _MARGIN
+    names = {name: break_lines(name, room, sheet.measure, _WORD_SIZE) for name in trees}
+    heading = sheet.place_heading(title, width, margin=_MARGIN)
     shapes = {name: _measure_heights(tree) for name, tree in trees.items()}
     # A deep tree gets lower levels, so that its height stays below `_TALLEST`.
     level = {
         name: min(_LEVEL, _TALLEST / max(max(heights.values(), default=1), 1))
         for name, heights in shapes.items()
     }
-    y = _MARGIN + (0.22 * len(heading) + 0.06 if heading else 0.0)
+    y = _MARGIN + (heading + 0.06 if heading else 0.0)
     tops = {}
     for name in trees:
         tops[name] = y
         deepest = max(shapes[name].values(), default=0)
         y += _NAME * len(names[name]) + level[name] * deepest + _LINE + _PANEL_GAP
-    height = y + (0.3 if gold is not None else 0.0)
-    axes = _add_sheet(figure, (width, height), _MARGIN, heading)
+    sheet.open(width, y + (0.3 if gold is not None else 0.0))
     for name, tree in trees.items():
         top = tops[name]
         for i, text in enumerate(names[name]):
-            axes.text(_MARGIN, top + 0.1 + 0.17 * i, text, fontsize=_WORD_SIZE, va="center",
-                      style="italic")  # fmt: skip
+            sheet.write(_MARGIN, top + 0.1 + 0.17 * i, text, _WORD_SIZE, style="italic")
         deepest = max(shapes[name].values(), default=0)
         ground = top + _NAME * len(names[name]) + level[name] * deepest
         for x, word in zip(places, words, strict=True):
-            axes.text(x, ground + _LINE / 2 + 0.03, word, fontsize=_WORD_SIZE, ha="center",
-                      va="center")  # fmt: skip
-        _draw_branches(axes, tree, shapes[name], places, ground, level[name], gold)
+            sheet.write(x, ground + _LINE / 2 + 0.03, word, _WORD_SIZE, ha="center")
+        _draw_branches(sheet.axes, tree, shapes[name], places, ground, level[name], gold)
     if gold is not None:
-        axes.plot(_MARGIN + 0.06, y + 0.08, "o", color=PALETTE[0], markersize=4.5)
-        axes.text(_MARGIN + 0.18, y + 0.08, "also a node of the gold tree", fontsize=8.5,
-                  va="center")  # fmt: skip
-    return figure
+        sheet.axes.plot(_MARGIN + 0.06, y + 0.08, "o", color=PALETTE[0], markersize=4.5)
+        sheet.write(_MARGIN + 0.18, y + 0.08, "also a node of the gold tree", 8.5)
+    return sheet.figure
 
 
 def _place_words(words: list[str], measure: Ruler) -> tuple[list[float], float]:

@@ -7,6 +7,8 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gatedjax.analysis._checks import check_numbers
+
 Norm = Literal["rows", "area", "none"]
 """The divisor of the attention inside a span, see `from_attention`."""
 Single = Literal["mass", "one"]
@@ -184,9 +186,7 @@ def from_attention(
     weights = np.asarray(weights, np.float64)
     if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:
         raise ValueError(f"weights must have shape [N, N], got {weights.shape}")
-    if not np.all(np.isfinite(weights)) or np.any(weights < 0):
-        bad = weights[~np.isfinite(weights) | (weights < 0)]
-        raise ValueError(f"weights must be finite and at least 0, got {bad[0]}")
+    check_numbers("weights", weights, 0)
     if norm not in get_args(Norm):
         raise ValueError(f"norm must be 'rows', 'area' or 'none', got {norm!r}")
     if single not in get_args(Single):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gatedjax.analysis._checks import check_numbers
 from gatedjax.analysis._significance import place_groups
 
 
@@ -23,6 +24,8 @@ class TwoWay(NamedTuple):
       p_value: two-sided, of the hypothesis that the expected scores are equal.
       standard_error: the square root of the variance of the difference.
       freedom: the degrees of freedom of Student's t; infinite if the variance is 0.
+      parts: the variances that sum to the square of the standard error, each with its degrees of
+        freedom: of the seeds of A, of the seeds of B, and of the examples.
     """
 
     difference: float
@@ -31,6 +34,7 @@ class TwoWay(NamedTuple):
     p_value: float
     standard_error: float
     freedom: float
+    parts: tuple[tuple[float, float], ...] = ()
 
     @property
     def smallest(self) -> float:
@@ -80,8 +84,9 @@ def two_way_test(
       level: confidence level of the interval.
 
     Returns:
-      The difference A - B, its interval, the p-value, the standard error and the degrees of
-      freedom. If no score varies, the p-value is 0 for a difference and 1 without a difference.
+      The difference A - B, its interval, the p-value, the standard error, the degrees of freedom
+      and the parts of the variance. If no score varies, the p-value is 0 for a difference and 1
+      without a difference.
 
     Raises:
       ValueError: if a system has fewer than two seeds, there are fewer than two examples or groups,
@@ -98,8 +103,8 @@ def two_way_test(
             f"{systems[0].shape[1]} and {systems[1].shape[1]}"
         )
     means = [
-        _check_means(name, given, scores)
-        for name, given, scores in zip(
+        _check_means(name, values, scores)
+        for name, values, scores in zip(
             ("means_a", "means_b"), (means_a, means_b), systems, strict=True
         )
     ]
@@ -127,13 +132,13 @@ def two_way_test(
 def student_test(
     difference: float, parts: Sequence[tuple[float, float]], *, level: float = 0.95
 ) -> TwoWay:
-    """Tests a difference whose variance is the sum of `parts`, each (variance, its freedom)."""
+    """Tests a difference with the variances `parts`, each (variance, its freedom)."""
     if not 0 < level < 1:
         raise ValueError(f"level must be inside (0, 1), got {level}")
     largest = max(part for part, _ in parts)
     if largest == 0:
         p_value = float(difference == 0)
-        return TwoWay(difference, difference, difference, p_value, 0.0, math.inf)
+        return TwoWay(difference, difference, difference, p_value, 0.0, math.inf, tuple(parts))
     # The parts are divided by the largest part, because their squares may underflow.
     shares = [(part / largest, freedom) for part, freedom in parts]
     total = sum(share for share, _ in shares)
@@ -144,7 +149,8 @@ def student_test(
 
     half = float(special.stdtrit(freedom, (1 + level) / 2)) * error
     p_value = 2 * float(special.stdtr(freedom, -abs(difference) / error))
-    return TwoWay(difference, difference - half, difference + half, p_value, error, freedom)
+    low, high = difference - half, difference + half
+    return TwoWay(difference, low, high, p_value, error, freedom, tuple(parts))
 
 
 def _square_sums(values: np.ndarray, places: np.ndarray) -> float:
@@ -161,9 +167,7 @@ def _check(name: str, scores: ArrayLike) -> np.ndarray:
             f"{name} must have at least 2 seeds, got {len(array)}: a single seed has no spread; to "
             "compare only these networks, use paired_bootstrap"
         )
-    if not np.all(np.isfinite(array)):
-        bad = array[~np.isfinite(array)]
-        raise ValueError(f"{name} must be finite, got {bad[0]}")
+    check_numbers(name, array)
     return array
 
 

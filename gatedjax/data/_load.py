@@ -13,9 +13,8 @@ from gatedjax.data.files._lines import FileRows
 from gatedjax.data.files._source import Source, SourceInfo
 from gatedjax.data.sets._all import check_known, not_there, resolve, resolve_config
 from gatedjax.data.sets._all import names as names
-from gatedjax.data.sets._declaration import ID_BASE, DataSet, Embedded
+from gatedjax.data.sets._declaration import HELD_OUT, ID_BASE, SPLITS, DataSet, Embedded, hold_out
 from gatedjax.data.sets._images import ImageSource
-from gatedjax.data.sets._split import HELD_OUT, SPLITS, hold_out
 from gatedjax.data.text._stream import TokenStream
 from gatedjax.data.tfds import _prepared
 
@@ -95,9 +94,10 @@ def load(
         >>> len(source), source.info.class_names
         (1000, ('negative', 'positive'))
 
-    Sets: `polarity` (generated), `sst` (options granularity="fine"|"binary", level="sentence"|
-    "phrase"|"train_phrase"; `sst1` and `sst2` are its fine and binary form), `trec`,
-    `imdb_reviews` (`imdb`), `ag_news_subset` (`ag_news`).
+    Sets: `polarity` (generated), `demo` (sentences of three authors, in the package), `sst`
+    (options granularity="fine"|"binary", level="sentence"|"phrase"|"train_phrase"; `sst1` and
+    `sst2` are its fine and binary form), `trec`, `imdb_reviews` (`imdb`), `ag_news_subset`
+    (`ag_news`).
     Cloze questions: `cbt_ne`, `cbt_cn` (or `cbt` with the option kind="NE"|"CN"), `cnn_cloze`,
     `daily_mail_cloze` (`cnn_dm_cloze` with paper="cnn"|"daily_mail"), `wdw_strict`, `wdw_relaxed`
     (`wdw` with kind="strict"|"relaxed") and `two_facts` (generated). Their examples have the

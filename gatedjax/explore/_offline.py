@@ -1,12 +1,14 @@
-"""A page without a server: it contains the results for all patterns of the gates of a sentence.
+"""Pages without a server, which contain the answers to all that a reader of the page can ask.
 
-A sentence of n words has 2^n patterns. In pattern k the gate of word i is open if bit i of k is 1.
-The page has the class probabilities and the attention for each pattern, in units of 1 / 65,535
-(uint16), so that the error of a number is at most 7.6e-6.
+The page of networks is about a sentence, with the results for all patterns of its gates. A sentence
+of n words has 2^n patterns; in pattern k the gate of word i is open if bit i of k is 1. For the
+effects of removal the page also has the results of the n shorter texts for each of their 2^(n-1)
+patterns; without them if it would become too large. Class probabilities p [C] are stored as float32
+log(p_c / p_C) for c < C, so that also the log-odds of a probability near 1 are exact. Attention is
+stored in units of 1 / 65,535 (uint16).
 
-For the effects of removal it also has the class probabilities of the n shorter texts for each of
-their 2^(n-1) patterns, without the last class, because the probabilities sum to 1. If the page
-would become too large, it has no effects.
+The page of lexicons has the answers for labelled texts, as many as its size allows, and the words
+that decide each of them.
 """
 
 import base64
@@ -17,29 +19,47 @@ import numpy as np
 from gatedjax._utils.json import to_json
 from gatedjax._utils.page import render_page
 from gatedjax._utils.types import Json
-from gatedjax.explore._engine import TITLE, Explorer, Programs
+from gatedjax.explore._engine import Explorer
+from gatedjax.explore._lexicon_view import LexiconView
+from gatedjax.explore._network_view import NetworkView
+from gatedjax.explore._sentences import first_sentence, read_sentences
 from gatedjax.explore._server import page_file
 from gatedjax.explore._state import State
+from gatedjax.explore._views import View, bools, floats
+from gatedjax.text.sources._table import Table
 
 LONGEST = 12
-"""Largest number of words in a sentence, because the number of patterns is 2^words."""
+"""Largest number of words in a sentence with gates, because the number of patterns is 2^words."""
 MODES = ("threshold", "density", "open")
 """Modes with hard gates and without randomness."""
-MOST_BYTES = 500_000
-"""Largest size of a page; a model with many classes reaches it with fewer words."""
-_ROWS = 256
-"""Number of patterns in a call of the network."""
+MOST_BYTES = 1_000_000
+"""Largest size of a page: with more classes it has fewer words, or fewer texts."""
+_ROWS = 256  # patterns in a call of the network
 
 
-def offline_page(explorer: Explorer, text: str) -> bytes:
-    """Makes a page about a sentence that needs only a browser."""
+def offline_page(explorer: Explorer, text: str, table: Table | None = None) -> bytes:
+    """Makes a page about a sentence, or about the texts of a table, that needs only a browser."""
+    views = explorer.views
+    if all(isinstance(view, LexiconView) for view in views):
+        return _page(_store_answers(explorer, text, table))
+    if not all(isinstance(view, NetworkView) for view in views):
+        raise ValueError(
+            "a page without a server must be of lexicons, or of networks that classify single "
+            f"texts, got {' and '.join(view.network for view in views)}: `gatedjax explain` writes "
+            "pages of classifiers of pairs"
+        )
+    if table is not None:
+        raise ValueError(
+            f"a page without a server must be about one text of a network, got {table.name}: leave "
+            "the file out, or let `gatedjax explore` serve the page"
+        )
     data = payload(explorer, text)
     page = _page(data)
     if len(page) > MOST_BYTES:
         # The results for all patterns are the purpose of the page, and effects come second.
         page = _page(data | {"models": [model | {"removed": None} for model in data["models"]]})
     if len(page) > MOST_BYTES:
-        classes = max(len(model.classes) for model in explorer.models)
+        classes = max(len(view.classes) for view in views)
         raise ValueError(
             f"the page must have at most {MOST_BYTES / 1000:,.0f} kB, got "
             f"{len(page) / 1000:,.0f}: each word doubles the patterns of {classes} classes, so "
@@ -48,10 +68,57 @@ def offline_page(explorer: Explorer, text: str) -> bytes:
     return page
 
 
+def _store_answers(explorer: Explorer, text: str, table: Table | None) -> Json:
+    """Computes the data of a page of lexicons: the answers for the texts, and their sentences."""
+    about = explorer.about()
+    if table is None:
+        text = text or about["example"].get("text", "")
+        if not any(view.split(text) for view in explorer.views):
+            raise ValueError(f"text must have a word, got {text!r:.40}")
+    sentences = None if table is None else read_sentences(explorer, table)
+    rows = [] if sentences is None else [row["text"] for row in sentences.rows]
+    answers = {text: _shorten(explorer.answer({"text": text}))} if text else {}
+    # A tenth of the page is for the words that decide the sentences.
+    room = 0.9 * MOST_BYTES - len(_page(answers))
+    count = 0
+    for row in rows:
+        answers[row] = _shorten(explorer.answer({"text": row}))
+        # The list of sentences has the text too, with about 150 bytes of numbers and names.
+        room -= len(to_json(answers[row]).encode()) + len(row.encode()) + 150
+        if room < 0 and count:
+            break
+        count += 1
+    if table is not None and count < len(rows):
+        sentences = read_sentences(explorer, table, most=count)
+    fixed = {"layered": False, "switched": False}
+    return {
+        "about": about
+        | {"models": [model | fixed for model in about["models"]]}
+        | {"sentences": sentences is not None}
+        | {"first": None if table is None else first_sentence(explorer, table)},
+        "text": text,
+        "answers": answers,
+        "sentences": sentences and _shorten(sentences.about()),
+        "decided": sentences and sentences.find_all(),
+    }
+
+
+def _shorten(value: Any) -> Any:
+    """Rounds the numbers of an answer to six digits, which the page shows with three decimals."""
+    if isinstance(value, dict):
+        return {name: _shorten(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [_shorten(entry) for entry in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
 def payload(explorer: Explorer, text: str) -> Json:
     """Computes the data of a page about a sentence: the results for all patterns of its gates."""
-    explorer.check_gates("a page without a server")
-    tokens = explorer.tokenizer.split(text)
+    views: Any = explorer.views
+    split = [tuple(view.split(text)) for view in views]
+    tokens = split[0]
+    if any(words != tokens for words in split):
+        raise ValueError("the models must split the text into the same words, got other words")
     if not tokens:
         raise ValueError(f"text must have a word, got {text!r:.40}")
     if len(tokens) > LONGEST:
@@ -61,12 +128,12 @@ def payload(explorer: Explorer, text: str) -> Json:
         )
     about = explorer.about()
     about["modes"] = [mode for mode in about["modes"] if mode in MODES]
-    about["models"] = [model | {"layers": False} for model in about["models"]]
+    about["models"] = [model | {"layered": False} for model in about["models"]]
     return {
         "about": about | {"sentences": False},
         "text": text,
         "tokens": list(tokens),
-        "models": [_patterns(programs, tokens) for programs in explorer.programs],
+        "models": [_patterns(view, tokens) for view in views],
     }
 
 
@@ -83,69 +150,72 @@ def patterns_of(words: int) -> np.ndarray:
     return ((numbers >> np.arange(words)) & 1).astype(np.float32)
 
 
-def _patterns(programs: Programs, tokens: tuple[str, ...]) -> Json:
+def _patterns(view: NetworkView, tokens: tuple[str, ...]) -> Json:
     """Computes the results of a model for all patterns of the gates of a text."""
-    model = programs.model
+    model = view.model
     if model.max_len < len(tokens):
         raise ValueError(
             f"the text must have at most the {model.max_len} words that the model reads, got "
             f"{len(tokens)}: shorten it"
         )
-    is_known = [word in model.vocabulary for word in tokens]
-    if not programs.gated:
+    shared = {
+        "known": [word in model.vocabulary for word in tokens],
+        "removed": _removed_words(view, tokens),
+    }
+    if not view.gated:
         (output,) = model.read_tokens([(tokens,)])
-        return {
-            "known": is_known,
-            "kept": [bool(is_open) for is_open in output.masks[0]],
-            "density": output.density,
+        return shared | {
+            "read": bools(output.masks[0]),
+            "share": output.share,
             "open": None,
-            "probabilities": _shares(output.probabilities),
+            "probabilities": _ratios(output.probabilities),
             "attention": None if output.attention is None else _shares(output.attention),
-            "removed": _removed_words(programs, tokens),
         }
-    probabilities, attention = _run_patterns(programs, tokens)
-    return {
-        "known": is_known,
-        "open": [float(p) for p in programs.likely(tokens)],
+    probabilities, attention = _run_patterns(view, tokens)
+    return shared | {
+        "open": floats(view.likely(tokens)),
         "empty": model.config.gates.empty,
-        "probabilities": _shares(probabilities),
+        "probabilities": _ratios(probabilities),
         "attention": _shares(attention),
-        "removed": _removed_words(programs, tokens),
     }
 
 
-def _run_patterns(programs: Programs, tokens: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+def _run_patterns(view: NetworkView, tokens: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Returns (class probabilities [2^T, C], attention [2^T, T]) of all patterns of the gates."""
     gates = patterns_of(len(tokens))
-    parts: list[Any] = []
-    for begin in range(0, len(gates), _ROWS):
-        patterns = gates[begin : begin + _ROWS]
-        # The last call is filled up with repeated patterns, so that all calls share one program.
-        filled = np.resize(patterns, (_ROWS, len(tokens)))
-        probabilities, attention, _ = programs.with_gates(tokens, list(filled))
-        parts.append((probabilities[: len(patterns)], attention[: len(patterns)]))
-    scores, weights = zip(*parts, strict=True)
-    return np.concatenate(scores), np.concatenate(weights)
+    # The last call is filled up with repeated patterns, so that all calls share a program.
+    filled = np.resize(gates, (-(-len(gates) // _ROWS), _ROWS, len(tokens)))
+    parts = [view.with_gates(tokens, list(patterns))[:2] for patterns in filled]
+    scores, weights = (
+        np.concatenate(results)[: len(gates)] for results in zip(*parts, strict=True)
+    )
+    return scores, weights
 
 
-def _removed_words(programs: Programs, tokens: tuple[str, ...]) -> Json | None:
-    """Returns "removed": open [T, T - 1], and probabilities [T, 2^(T-1), C - 1] or [T, C - 1]."""
+def _removed_words(view: NetworkView, tokens: tuple[str, ...]) -> Json | None:
+    """Returns "removed": open [T, T - 1], and ratios [T, 2^(T-1), C - 1] or [T, C - 1]."""
     if len(tokens) < 2:
         return None
-    if not programs.gated:
-        without = programs.removal.without_each(tokens, State())
-        return {"open": None, "probabilities": _shares(without[:, :-1])}
+    if not view.gated:
+        without = view.without_each(tokens, State())
+        return {"open": None, "probabilities": _ratios(without)}
     shorter = [(*tokens[:place], *tokens[place + 1 :]) for place in range(len(tokens))]
-    scores = np.stack([_run_patterns(programs, words)[0] for words in shorter])
+    scores = np.stack([_run_patterns(view, words)[0] for words in shorter])
     return {
-        "open": [[float(p) for p in row] for row in programs.removal.open_probabilities(tokens)],
-        "probabilities": _shares(scores[..., :-1]),
+        "open": [floats(row) for row in view.likely_without(tokens)],
+        "probabilities": _ratios(scores),
     }
 
 
 def _shares(values: np.ndarray) -> str:
     # A number takes 2.7 characters, and as decimal digits it would take three times as many.
     return base64.b64encode(np.round(values * 65535).astype("<u2").tobytes()).decode()
+
+
+def _ratios(probabilities: np.ndarray) -> str:
+    logs = np.log(np.maximum(probabilities.astype(np.float64), np.finfo(np.float32).tiny))
+    ratios = (logs[..., :-1] - logs[..., -1:]).astype("<f4")
+    return base64.b64encode(ratios.tobytes()).decode()
 
 
 def _page(data: Json) -> bytes:
@@ -155,4 +225,4 @@ def _page(data: Json) -> bytes:
     body = f"""<main data-gatedjax="offline"></main>
 <noscript>The explorer is a program of this page: allow it to run scripts.</noscript>
 <script type="application/json" id="gatedjax-data">{content}</script>"""
-    return render_page(TITLE, body, style, script=script, css_class="gx-page").encode()
+    return render_page(View.title, body, style, script=script, css_class="gx-page").encode()

@@ -7,18 +7,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from gatedjax._utils.types import Json, Output, Params, Tree
+from gatedjax._utils.types import Output, Params, Tree
 from gatedjax.data.batches._cloze import ClozeBatches, ClozeShape
-from gatedjax.data.batches._encode_cloze import add_markers, encode_cloze, find_phrase
+from gatedjax.data.batches._encode import add_markers, encode_cloze, find_phrase
 from gatedjax.data.sets._cloze import PLACEHOLDER
 from gatedjax.data.text._tokenize import treebank_tokens
 from gatedjax.data.text._vocabulary import Vocabulary
-from gatedjax.explore._example import example_words
+from gatedjax.explore import _views
 from gatedjax.explore._state import State
-from gatedjax.explore._views import KEPT, LONGEST, Found, View, floats, line
 from gatedjax.models import GAReader
-from gatedjax.text._buckets import COARSE, width_of
-from gatedjax.text._reader import Reader, Reading, question, reading_of
+from gatedjax.text.models._buckets import COARSE, width_of
+from gatedjax.text.models._reader import Reader, Reading, question, reading_of
 
 QUESTION_EDGES = (32, 128)
 """Padded lengths of a question with its two markers; a longer question is refused."""
@@ -26,7 +25,7 @@ CANDIDATE_EDGES = (16, 128)
 """Padded numbers of candidates; more are refused."""
 
 
-class ReaderView(View):
+class ReaderView(_views.View):
     """The view of a `Reader`, which answers a question about a document with a candidate."""
 
     network = "a gated-attention reader"
@@ -42,12 +41,12 @@ class ReaderView(View):
     )
     layered = False
 
-    def __init__(self, reader: Reader, *, tokenized: bool = False) -> None:
-        super().__init__()
+    def __init__(self, reader: Reader, name: str, *, tokenized: bool = False) -> None:
+        super().__init__(name)
         self._reader = reader
         self._split: Callable[[str], list[str]] = str.split if tokenized else treebank_tokens
-        self.max_len = min(LONGEST, reader.data["max_doc_len"] or LONGEST)
-        self._asking = functools.lru_cache(KEPT)(self._ask)
+        self.max_len = min(_views.LONGEST, reader.data["max_doc_len"] or _views.LONGEST)
+        self._asking = functools.lru_cache(_views.KEPT)(self._ask)
 
     @functools.cached_property
     def _program(self) -> Any:
@@ -65,8 +64,7 @@ class ReaderView(View):
         return jax.jit(run)
 
     def example(self) -> dict[str, str]:
-        """Returns {"text", "question", "candidates"}, texts of words of the vocabulary."""
-        words = example_words(self._reader.vocabulary.words)
+        words = _views.example_words(self._reader.vocabulary.words)
         if len(words) < 3:
             return {}
         return {
@@ -81,7 +79,7 @@ class ReaderView(View):
         """Returns the `Reading`, the last hop's attention [N], and [N, Q] of each gating hop."""
         source = question(" ".join(document), " ".join(query_words), candidates)
         query = add_markers(source[0])
-        wide = width_of(len(document), LONGEST, COARSE)
+        wide = width_of(len(document), _views.LONGEST, COARSE)
         long = width_of(len(query), QUESTION_EDGES[-1], QUESTION_EDGES)
         shape = ClozeShape(
             document=wide,
@@ -108,9 +106,7 @@ class ReaderView(View):
         return reading, output.document_attention[0, : len(document)], hops
 
     def _build_table(self, words: Sequence[str], rows: int) -> tuple[Vocabulary, Params]:
-        """Returns a vocabulary of only the given words, and parameters with a table of `rows`
-        vectors, so that new words need no compilation.
-        """
+        """Returns a small vocabulary and table, so that new words need no compilation."""
         reader = self._reader
         vectors, lowercase = reader.params["embed"]["embedding"], reader.vocabulary.lowercase
         fold = str.lower if lowercase else str
@@ -132,18 +128,13 @@ class ReaderView(View):
         embed = {**small.params["embed"], "embedding": filled}
         return small.vocabulary, {**small.params, "embed": embed}
 
-    def answer(self, state: State) -> Found:
-        """Computes the answer to the question of a state."""
-        words = tuple(self._split(" ".join(state.text.split())))
+    def answer(self, state: State) -> _views.Found:
+        words = tuple(self.split(state.text))
         query = tuple(self._split(state.question.replace("XXXXX", PLACEHOLDER)))
         names = [" ".join(self._split(text)) for text in state.candidates.splitlines()]
         candidates = tuple(dict.fromkeys(name for name in names if name))
         document = words[: self.max_len]
-        notes = []
-        if len(words) > len(document):
-            notes.append(
-                f"The document has {len(words):,} words; the first {len(document):,} are read."
-            )
+        notes = _views.describe_cut("The document", len(words), len(document))
         wrong = self._find_fault(document, query, candidates)
         if wrong:
             return [*notes, wrong], None
@@ -151,41 +142,32 @@ class ReaderView(View):
         places = {place.position for place in reading.places}
         is_candidate = [place in places for place in range(len(document))]
         is_known = [word in self._reader.vocabulary for word in document]
+        draw = functools.partial(
+            _views.line, tokens=document, is_known=is_known, marked=is_candidate
+        )
         lines = [
-            line(
+            draw(
                 f"Hop {number}",
-                document,
-                is_known,
-                kept=is_candidate,
                 of=list(reading.query),
-                values=[floats(column.round(4)) for column in hop.T],
+                values=[_views.floats(column.round(4)) for column in hop.T],
                 uniform=1 / len(reading.query),
             )
             for number, hop in enumerate(hops, 1)
         ]
         note = "What decides: the attention of the question to the document."
-        lines.append(
-            line(
-                "Last hop",
-                document,
-                is_known,
-                kept=is_candidate,
-                values=floats(last.round(6)),
-                uniform=1 / len(document),
-                note=note,
-            )
-        )
+        values = _views.floats(last.round(6))
+        lines.append(draw("Last hop", values=values, uniform=1 / len(document), note=note))
         best = reading.best
-        return notes, {
-            "title": candidates[best],
-            "share": float(reading.probabilities[best]),
-            "head": "Candidate",
-            "classes": list(candidates),
-            "probabilities": floats(reading.probabilities),
-            "details": [f"{n} \u00d7" if n else "not in the document" for n in reading.counts],
-            "note": "Words with a frame belong to a candidate.",
-            "lines": lines,
-        }
+        return notes, _views.make_answer(
+            candidates[best],
+            lines,
+            share=float(reading.probabilities[best]),
+            head="Candidate",
+            classes=list(candidates),
+            probabilities=_views.floats(reading.probabilities),
+            details=[f"{n} \u00d7" if n else "not in the document" for n in reading.counts],
+            note="Words with a frame belong to a candidate.",
+        )
 
     def _find_fault(
         self, document: tuple[str, ...], query: tuple[str, ...], candidates: tuple[str, ...]
@@ -210,16 +192,10 @@ class ReaderView(View):
             )
         return ""
 
-    def count_words(self, state: State) -> int:
-        """Returns the number of words of the document of a state, as the reader splits it."""
-        return len(self._split(state.text))
-
-    def layers(self, state: State) -> list[Json] | None:
-        """Returns None, because `answer` already has the attention of all layers."""
-        return None
+    def split(self, text: str) -> Sequence[str]:
+        return self._split(" ".join(text.split()))
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """Compiles the programs for short texts."""
         # A document is rarely as short as the smallest padded length.
         for edge in COARSE[1:3]:
             if not closed():

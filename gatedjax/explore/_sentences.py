@@ -1,36 +1,26 @@
-"""Labelled sentences in the explorer: accuracy by threshold, and the most difficult sentences.
+"""Labelled sentences in the explorer: predictions, accuracy by threshold, and deciding words.
 
-The curve has two kinds of thresholds: thresholds with a given share of open gates, so that the
-points are evenly spaced in density, and round numbers.
+A word decides a sentence if the first model predicts another class when the word is taken out of
+the sentence at all its places.
 """
 
 import dataclasses
-import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from gatedjax._utils.types import Json, Tree
-from gatedjax.explore._engine import Explorer, Programs
-from gatedjax.explore._views import LONGEST
-from gatedjax.text._buckets import COARSE, group_texts, shape_of
-from gatedjax.text._labels import Classes
-from gatedjax.text._read import Label, Record, Table
+from gatedjax._utils.types import Json
+from gatedjax.explore._engine import Explorer
+from gatedjax.explore._views import LONGEST, View
+from gatedjax.text.sources._labels import Classes
+from gatedjax.text.sources._table import Record, Table
 
 MOST, MOST_LEAKS = 1000, 200
 """Largest number of sentences that are read, and for which the gate leak is measured."""
-# The thresholds of the curve: with these shares of open gates, and these numbers.
-SHARES = tuple(n / 20 for n in range(1, 20))
-ROUND = tuple(n / 10 for n in range(1, 10))
-ROUNDING = 1e-6
-"""Largest change of a probability by rounding in another batch."""
-PAGE = 20
-"""Number of sentences in an answer."""
-_LEXICON_TEXTS = 100
-"""Number of texts that a lexicon reads at a time."""
-ORDERS = ("error", "density", "leak")
+ORDERS = ("error", "share", "leak")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -38,34 +28,58 @@ class Sentences:
     """Labelled sentences and the results of the models for them."""
 
     name: str
-    total: int  # usable lines that were read
     has_more: bool
     rows: Sequence[Json]  # "leak" is None after MOST_LEAKS sentences and without gates
     curves: Sequence[Json]  # of each model
+    words: Sequence[Sequence[str]]  # of each sentence, as the first model reads it
+    view: View  # of the first model
 
     def about(self) -> Json:
-        """Returns the curves and the numbers of sentences, for JSON."""
+        """Returns the sentences and the curves, for JSON."""
         return {
             "name": self.name,
-            "total": self.total,
             "more": self.has_more,
+            "rows": list(self.rows),
             "leaks": sum(row["leak"] is not None for row in self.rows),
             "orders": [o for o in ORDERS if any(row[o] is not None for row in self.rows)],
             "curves": list(self.curves),
         }
 
-    def page(self, order: Any, begin: Any) -> Json:
-        """Returns up to 20 (`PAGE`) sentences with a value of `order`, the largest first."""
-        if order not in ORDERS:
-            raise ValueError(
-                f"order must be one of {', '.join(map(repr, ORDERS))}, got {str(order)[:40]!r}"
-            )
-        # bool is a subclass of int, but true is no number of rows.
-        if not isinstance(begin, int) or isinstance(begin, bool) or begin < 0:
-            raise ValueError(f"begin must be an integer of at least 0, got {begin!r:.40}")
-        rows = [row for row in self.rows if row[order] is not None]
-        rows.sort(key=lambda row: -row[order])
-        return {"rows": rows[begin : begin + PAGE], "begin": begin, "total": len(rows)}
+    def find(self, word: Any) -> Json:
+        """Returns the numbers of the sentences with a word, and of the sentences it decides."""
+        if not isinstance(word, str):
+            raise ValueError(f"word must be a string, got {word!r:.40}")
+        lowered_word = word.strip().lower()
+        rows, texts = [], []
+        for number, words in enumerate(self.words):
+            remaining = [token for token in words if token.lower() != lowered_word]
+            if len(remaining) < len(words):
+                rows.append(number)
+                texts.append(remaining)
+        classes = self.view.probabilities(texts).argmax(1).tolist() if rows else []
+        decided = [
+            number
+            for number, place in zip(rows, classes, strict=True)
+            if self.view.classes[place] != self.rows[number]["predicted"]
+        ]
+        return {"has": rows, "decided": decided}
+
+    def find_all(self) -> Json:
+        """Returns for each word that decides a sentence the numbers of these sentences."""
+        decided: dict[str, list[int]] = {}
+        for number, words in enumerate(self.words):
+            lowered = [token.lower() for token in words]
+            different = list(dict.fromkeys(lowered))
+            texts = [
+                [token for token, low in zip(words, lowered, strict=True) if low != word]
+                for word in different
+            ]
+            for word, place in zip(
+                different, self.view.probabilities(texts).argmax(1).tolist(), strict=True
+            ):
+                if self.view.classes[place] != self.rows[number]["predicted"]:
+                    decided.setdefault(word, []).append(number)
+        return decided
 
 
 def read_sentences(
@@ -75,19 +89,35 @@ def read_sentences(
     # A sentence more than the limit is read, which shows whether the file has more.
     pairs = list(itertools.islice(_usable(explorer, table), most + 1))
     has_more, pairs = len(pairs) > most, pairs[:most]
-    records = [record for record, _ in pairs]
-    if not records:
+    classes = explorer.models[0].classes
+    if not pairs:
         raise ValueError(
             f"{table.name} must have a sentence with a label of the model, got none: its labels "
-            f"are {', '.join(map(repr, explorer.models[0].classes[:10]))}"
+            f"are {', '.join(map(repr, classes[:10]))}"
         )
-    results = _compute_results(explorer, [record.inputs[0] for record in records])
+    texts = [record.inputs[0] for record, _ in pairs]
+    # The table shows the results of the first model.
+    results = [
+        view.results(texts, explorer.check_open, 0 if number else leaks)
+        for number, view in enumerate(explorer.views)
+    ]
     labels = np.array([places for _, places in pairs]).T.tolist()
     curves = [result.curve(right) for result, right in zip(results, labels, strict=True)]
-    rows = _rows(explorer.models[0].classes, results[0], records, labels[0])
-    for row, leak in zip(rows, results[0].leaks(leaks), strict=False):
-        row["leak"] = leak
-    return Sentences(table.name, len(records), has_more, rows, curves)
+    first = results[0]
+    rows = [
+        {
+            "text": record.inputs[0],
+            "label": str(record.label),
+            "predicted": str(classes[int(np.argmax(first.probabilities[number]))]),
+            "error": float(1 - first.probabilities[number, labels[0][number]]),
+            "share": None if first.masks is None else float(first.masks[number].mean()),
+            "leak": first.leaks[number] if number < len(first.leaks) else None,
+        }
+        for number, (record, _) in enumerate(pairs)
+    ]
+    view = explorer.views[0]
+    words = [view.split(text)[: min(LONGEST, view.max_len)] for text in texts]
+    return Sentences(table.name, has_more, rows, curves, words, view)
 
 
 def first_sentence(explorer: Explorer, table: Table) -> Json | None:
@@ -101,224 +131,96 @@ def first_sentence(explorer: Explorer, table: Table) -> Json | None:
 
 def _usable(explorer: Explorer, table: Table) -> Iterator[tuple[Record, list[Any]]]:
     """Yields (record, positions of its label in the classes of the models)."""
-    tables = [Classes("label", model.classes) for model in explorer.models]
-    split = explorer.models[0].split if explorer.views else explorer.tokenizer.split
+    tables = [Classes("label", model.classes, accept_unknown=True) for model in explorer.models]
     for record in table:
         if not isinstance(record, Record) or record.label is None:
             continue
-        if split(record.inputs[0]):
-            places = [classes.find(record.label, record.where, record.line) for classes in tables]
-            if None not in places:  # The curves of all models are of the same sentences.
+        if explorer.views[0].split(record.inputs[0]):
+            places = [classes.place(record.label, record.where, record.line) for classes in tables]
+            if -1 not in places:  # The curves of all models are of the same sentences.
                 yield record, places
 
 
-def _compute_results(
-    explorer: Explorer, texts: Sequence[str]
-) -> "Sequence[_Results | _LexiconResults]":
-    if explorer.views:
-        return [_LexiconResults.compute(m, texts, explorer.check_open) for m in explorer.models]
-    words = [explorer.tokenizer.split(text) for text in texts]
-    return [_Results.compute(p, words, explorer.check_open) for p in explorer.programs]
+class Session:
+    """A session of a page, which answers the messages of its script; see `ask`."""
 
+    def __init__(
+        self, explorer: Explorer, table: Table | None = None, leaks: int = MOST_LEAKS
+    ) -> None:
+        self._explorer, self._table, self._leaks = explorer, table, leaks
+        self._found: Sentences | None = None
+        self._failed: str | None = None
+        self._warm: threading.Thread | None = None
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
 
-def _rows(
-    classes: Sequence[Label],
-    results: "_Results | _LexiconResults",
-    records: Sequence[Record],
-    labels: Sequence[int],
-) -> list[Json]:
-    """Returns the `rows` of `Sentences`, without gate leaks: a dict for each sentence."""
-    rows = []
-    for number, record in enumerate(records):
-        probabilities = results.middle_probabilities[number]
-        rows.append(
-            {
-                "text": record.inputs[0],
-                "label": str(record.label),
-                "predicted": str(classes[int(np.argmax(probabilities))]),
-                "error": float(1 - probabilities[labels[number]]),
-                "density": float(results.masks[number].mean()) if results.gated else None,
-                "leak": None,
-            }
-        )
-    return rows
-
-
-def thresholds_of(values: np.ndarray, shares: Sequence[float]) -> np.ndarray:
-    """Computes thresholds with given shares of the values above them. Each is halfway between two
-    values, because at a value rounding would decide, which depends on the batch and the processor;
-    equal values stay on one side.
-
-        >>> print(thresholds_of(np.array([0.0, 0.25, 0.5, 1.0]), [0.5]))
-        [0.375]
-    """
-    ordered = np.sort(values.astype(np.float64))
-    is_distinct = np.diff(ordered) > ROUNDING
-    between = ((ordered[1:] + ordered[:-1]) / 2)[is_distinct]
-    below = np.quantile(ordered, 1 - np.array(shares), method="lower")
-    if not len(between):
-        return below
-    return between[np.searchsorted(between, below).clip(max=len(between) - 1)]
-
-
-@dataclasses.dataclass(eq=False)
-class _Results:
-    """The results of a model for N texts with each of S thresholds of the open probability."""
-
-    programs: Programs
-    texts: Sequence[tuple[str, ...]]
-    check: Callable[[], None]  # called between batches; an exception from it ends the work
-    thresholds: np.ndarray  # [S], descending; at -1 all gates are open
-    middle_probabilities: np.ndarray  # [N, C], with the threshold 0.5 or without gates
-    masks: list[np.ndarray]  # bool [T] of each text, open at the threshold 0.5
-    predicted: np.ndarray  # int [S, N]
-    open_counts: np.ndarray  # [S, N]
-
-    @classmethod
-    def compute(
-        cls, programs: Programs, texts: Sequence[tuple[str, ...]], check: Callable[[], None]
-    ) -> "_Results":
-        """Runs the model on texts, each a tuple of words, with a program for each padded length."""
-        model = programs.model
-        texts = [words[: model.max_len] for words in texts]
-        classes = len(model.classes)
-        middle_probabilities = np.zeros((len(texts), classes))
-        if not programs.gated:
-            for numbers, batch in _batches(programs, texts):
-                check()
-                middle_probabilities[numbers] = model.run(batch)["probabilities"][: len(numbers)]
-            best = np.argmax(middle_probabilities, axis=1)[None]
-            masks = [np.ones(len(words), bool) for words in texts]
-            open_counts = np.array([[len(words) for words in texts]], float)
-            return cls(
-                programs,
-                texts,
-                check,
-                np.array([-1.0]),
-                middle_probabilities,
-                masks,
-                best,
-                open_counts,
-            )
-        likely: dict[int, np.ndarray] = {}
-        for numbers, batch in _batches(programs, texts):
-            check()
-            *_, probabilities_open = programs.batch_with_gates(
-                batch, np.zeros(_shape(batch), np.float32)
-            )
-            likely |= {n: probabilities_open[row, : len(texts[n])] for row, n in enumerate(numbers)}
-        # The thresholds depend on the probabilities of all texts, so the network runs a second time
-        # with the gates.
-        pooled = np.concatenate([likely[number] for number in range(len(texts))])
-        thresholds = -np.sort(-np.array([*thresholds_of(pooled, SHARES), *ROUND, -1.0]))
-        # `ROUND` has the threshold 0.5. The thresholds descend, so it is the first that is not
-        # above.
-        middle = int(np.argmax(thresholds <= 0.5))
-        predicted = np.zeros((len(thresholds), len(texts)), int)
-        open_counts = np.zeros((len(thresholds), len(texts)))
-        masks = [np.zeros(0, bool)] * len(texts)
-        for numbers, batch in _batches(programs, texts):
-            check()
-            gates = np.zeros(_shape(batch), np.float32)
-            for row, number in enumerate(numbers):
-                p = likely[number]
-                gates[:, row, : len(p)] = p > thresholds[:, None]
-            probabilities, used, _ = programs.batch_with_gates(batch, gates)
-            predicted[:, numbers] = probabilities.argmax(-1)[:, : len(numbers)]
-            open_counts[:, numbers] = used.sum(-1)[:, : len(numbers)]
-            middle_probabilities[numbers] = probabilities[middle, : len(numbers)]
-            for row, number in enumerate(numbers):
-                masks[number] = used[middle, row, : len(texts[number])] > 0
-        return cls(
-            programs, texts, check, thresholds, middle_probabilities, masks, predicted, open_counts
-        )
-
-    @property
-    def gated(self) -> bool:
-        return self.programs.gated
-
-    def curve(self, targets: Sequence[int]) -> Json:
-        """Returns "density", "accuracy", "threshold": lists, an entry per distinct threshold."""
-        words = sum(map(len, self.texts))
-        # Equal thresholds become a single point, because they are keys of a dict.
-        points = {
-            threshold: (
-                float(open_counts.sum() / words),
-                float(np.mean(predicted == np.array(targets))),
-            )
-            for threshold, open_counts, predicted in zip(
-                self.thresholds.tolist(), self.open_counts, self.predicted, strict=True
-            )
+    def ask(self, message: Mapping[str, Any]) -> Json:
+        """Answers a message of the page with the result of the method named by "do", as JSON."""
+        do = message.get("do")
+        answers = {
+            "about": self._about,
+            "answer": lambda: self._explorer.answer(message),
+            "removal": lambda: self._explorer.removal(message),
+            "layers": lambda: self._explorer.layers(message),
+            "sentences": self._sentences,
+            "word": lambda: self._find(message),
         }
-        return {
-            "density": [density for density, _ in points.values()],
-            "accuracy": [accuracy for _, accuracy in points.values()],
-            "threshold": [max(threshold, 0.0) for threshold in points],
-        }
+        if not isinstance(do, str) or do not in answers:
+            raise ValueError(
+                f"do must be one of {', '.join(map(repr, answers))}, got {str(do)[:40]!r}"
+            )
+        return answers[do]()
 
-    def leaks(self, most: int) -> list[float]:
-        """Computes the gate leak, as in `faithfulness`, of the first `most` texts; [] without
-        gates.
-        """
-        if not self.programs.gated:
-            return []
-        open_texts = [
-            tuple(itertools.compress(words, masks.tolist()))
-            for words, masks in zip(self.texts[:most], self.masks, strict=False)
-        ]
-        leaks = np.zeros(len(open_texts))
-        for numbers, batch in _batches(self.programs, open_texts):
-            self.check()
-            gates = np.ones(_shape(batch), np.float32)
-            probabilities, *_ = self.programs.batch_with_gates(batch, gates)
-            for row, number in enumerate(numbers):
-                best = int(np.argmax(self.middle_probabilities[number]))
-                leaks[number] = abs(
-                    self.middle_probabilities[number, best] - probabilities[0, row, best]
-                )
-        return [float(leak) for leak in leaks]
+    def warm_up(self) -> None:
+        """Starts a thread that compiles the programs for short texts."""
+        self._warm = threading.Thread(target=self._explorer.warm_up, daemon=True)
+        self._warm.start()
 
+    def close(self, seconds: float = -1) -> bool:
+        """Closes the explorer and waits for its computations in the background."""
+        closed = self._explorer.close(seconds)
+        if self._thread is not None:
+            # The thread ends soon, because it asks between batches whether the explorer is closed.
+            self._thread.join(None if seconds < 0 else seconds)
+        return closed and not (self._thread is not None and self._thread.is_alive())
 
-@dataclasses.dataclass(eq=False)
-class _LexiconResults:
-    """The results of a lexicon for N texts; its gates have no threshold."""
+    def _about(self) -> Json:
+        table = self._table
+        first = None if table is None else first_sentence(self._explorer, table)
+        return {**self._explorer.about(), "sentences": table is not None, "first": first}
 
-    middle_probabilities: np.ndarray
-    masks: list[np.ndarray]
-    gated = True
+    def _find(self, message: Mapping[str, Any]) -> Json:
+        if self._found is None:
+            raise ValueError(
+                "the sentences must be read before a word is looked up in them, got no sentences "
+                "yet: ask for 'sentences' until they are ready"
+            )
+        self._explorer.check_open()
+        return self._found.find(message.get("word"))
 
-    @classmethod
-    def compute(
-        cls, model: Any, texts: Sequence[str], check: Callable[[], None]
-    ) -> "_LexiconResults":
-        """Reads texts with a `LexiconModel`, up to the words that the page shows of a long text."""
-        probabilities, masks = [np.zeros((0, len(model.classes)))], []
-        for begin in range(0, len(texts), _LEXICON_TEXTS):
-            check()
-            part = texts[begin : begin + _LEXICON_TEXTS]
-            readings = model.lexicon.read([model.split(text)[:LONGEST] for text in part])
-            probabilities.append(readings.probabilities)
-            masks += [np.asarray(is_open, bool) for is_open in readings.is_open]
-        return cls(np.concatenate(probabilities), masks)
+    def _sentences(self) -> Json:
+        """Returns the answer to "sentences", and starts to read them at the first question."""
+        if self._table is None:
+            raise ValueError(
+                "the explorer must be started with labelled sentences, got none: start it with "
+                "--file test.csv"
+            )
+        # Two questions may come at the same time, and only the first may start the thread.
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, args=(self._table,), daemon=True)
+                self._thread.start()
+        if self._failed is not None:
+            return {"ready": True, "failed": self._failed}
+        if self._found is None:
+            return {"ready": False}
+        return {"ready": True, **self._found.about()}
 
-    def curve(self, targets: Sequence[int]) -> Json:
-        correct = np.argmax(self.middle_probabilities, axis=1) == np.array(targets)
-        density = np.concatenate(self.masks).mean()
-        return {"density": [float(density)], "accuracy": [float(correct.mean())], "threshold": [0]}
-
-    def leaks(self, most: int) -> list[float]:
-        return []  # A lexicon is not run again without its closed words here.
-
-
-def _batches(
-    programs: Programs, texts: Sequence[tuple[str, ...]]
-) -> Iterator[tuple[list[int], Tree]]:
-    shapes = functools.partial(shape_of, longest=programs.model.max_len, widths=COARSE)
-    for numbers, (rows, width) in group_texts(map(len, texts), shapes):
-        # Rows after the `numbers` repeat texts, so that each padded length has one program.
-        filled = [(texts[n],) for n in (numbers * rows)[:rows]]
-        yield numbers, programs.model.batch(filled, width)
-
-
-def _shape(batch: Tree) -> tuple[int, ...]:
-    return (len(SHARES) + len(ROUND) + 1, *batch["tokens"].shape)
+    def _work(self, table: Table) -> None:
+        # The sentence that the user types must not wait for the sentences of the file.
+        if self._warm is not None:
+            self._warm.join()
+        try:
+            self._found = read_sentences(self._explorer, table, leaks=self._leaks)
+        except Exception as error:  # The page shows any error, because nobody else sees it.
+            self._failed = str(error) or type(error).__name__

@@ -1,9 +1,11 @@
-"""The state of a page, and its check."""
+"""The state of a page, its check, and the gates of the words: the modes, and forced gates."""
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args
+
+import numpy as np
 
 Mode = Literal["threshold", "density", "sample", "open", "expected", "relaxed"]
 HARD: tuple[Mode, ...] = ("threshold", "density", "sample", "open")
@@ -20,13 +22,14 @@ class State:
     text: str = ""  # the sentence, the first text of a pair, or the document
     hypothesis: str = ""  # the second text of a pair
     question: str = ""
-    candidates: str = ""  # one on each line
+    candidates: str = ""  # a candidate on each line
     mode: Mode = "threshold"
     threshold: float = 0.5
     density: float = 0.5
     seed: int = 0
     # Position of a word in the tokens of `text` -> True to open its gate, False to close it.
     forced: Mapping[int, bool] = dataclasses.field(default_factory=dict)
+    off: tuple[str, ...] = ()  # words that a lexicon reads the text without
 
 
 def check_state(message: Mapping[str, Any]) -> State:
@@ -37,11 +40,10 @@ def check_state(message: Mapping[str, Any]) -> State:
     """
     fields = {field.name for field in dataclasses.fields(State)}
     values = {name: value for name, value in message.items() if name in fields}
-    mode = values.get("mode", "threshold")
     for name in TEXTS:
         if not isinstance(text := values.get(name, ""), str):
             raise ValueError(f"{name} must be a string, got {text!r:.40}")
-    if mode not in get_args(Mode):
+    if (mode := values.get("mode", "threshold")) not in get_args(Mode):
         modes = ", ".join(map(repr, get_args(Mode)))
         raise ValueError(f"mode must be one of {modes}, got {str(mode)[:40]!r}")
     for name in ("threshold", "density"):
@@ -50,7 +52,11 @@ def check_state(message: Mapping[str, Any]) -> State:
     # bool is a subclass of int, but true is no seed.
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
         raise ValueError(f"seed must be an integer in [0, 2^32), got {seed!r:.40}")
-    return State(**{**values, "forced": _check_forced(values.get("forced", {}))})
+    off = values.get("off", ())
+    if not isinstance(off, list | tuple) or not all(isinstance(word, str) for word in off):
+        raise ValueError(f"off must be a list of words, got {off!r:.40}")
+    forced = _check_forced(values.get("forced", {}))
+    return State(**{**values, "forced": forced, "off": tuple(off)})
 
 
 def _share(name: str, value: Any) -> float:
@@ -76,3 +82,64 @@ def _check_forced(value: Any) -> dict[int, bool]:
             )
         forced[int(number)] = is_open
     return forced
+
+
+def gates_of(
+    open_: np.ndarray, state: State, temperature: float, *, removed: int | None = None
+) -> np.ndarray:
+    """Computes the gates of a mode, float32 [T], from the probabilities p that they are open.
+
+    [p > threshold], [p among the round(density T) largest], [a + L > 0] for "sample", ones for
+    "open", p for "expected", sigmoid((a + L) / tau) for "relaxed", with a = logit p and logistic
+    noise L that depends only on the seed; without the word `removed` the other words keep theirs.
+
+    >>> state = State(mode="threshold", threshold=0.5)
+    >>> print(gates_of(np.array([0.25, 0.75]), state, temperature=1.0))
+    [0. 1.]
+    """
+    # A probability that was rounded to 0 or 1 would have an infinite logit.
+    p = np.clip(np.asarray(open_, np.float64), 1e-12, 1 - 1e-9)
+    # The noise depends only on the seed, so that two models and the two random modes have the same
+    # noise.
+    size = len(p) + (removed is not None)
+    noise = np.random.default_rng(state.seed).logistic(size=size)
+    if removed is not None:
+        noise = np.delete(noise, removed)
+    logits = np.log(p) - np.log1p(-p)
+    modes: dict[str, Callable[[], np.ndarray]] = {
+        "threshold": lambda: p > state.threshold,
+        "density": lambda: _largest(p, state.density),
+        "sample": lambda: logits + noise > 0,
+        "open": lambda: np.ones_like(p),
+        "expected": lambda: p,
+        "relaxed": lambda: 1 / (1 + np.exp(-(logits + noise) / temperature)),
+    }
+    return modes[state.mode]().astype(np.float32)
+
+
+def force(gates: np.ndarray, forced: Mapping[int, bool]) -> np.ndarray:
+    """Returns a copy of `gates` with the forced ones replaced; places beyond the text are ignored.
+
+    >>> print(force(np.array([0.5, 0.5]), {0: True, 7: False}))
+    [1.  0.5]
+    """
+    changed = gates.copy()
+    for place, is_open in forced.items():
+        if place < len(changed):
+            changed[place] = is_open
+    return changed
+
+
+def shift_forced(forced: Mapping[int, bool], removed: int) -> dict[int, bool]:
+    """Moves the forced gates to the positions of their words after the word `removed` is removed.
+
+    >>> shift_forced({0: True, 1: False, 2: True}, removed=1)
+    {0: True, 1: True}
+    """
+    return {i - (i > removed): is_open for i, is_open in forced.items() if i != removed}
+
+
+def _largest(p: np.ndarray, density: float) -> np.ndarray:
+    is_largest = np.zeros(len(p), bool)
+    is_largest[np.argsort(-p, kind="stable")[: max(1, int(density * len(p) + 0.5))]] = True
+    return is_largest

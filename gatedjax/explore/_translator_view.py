@@ -9,12 +9,11 @@ import numpy as np
 
 from gatedjax import functional as F
 from gatedjax._utils.types import Json, Params, Tree
-from gatedjax.explore._example import example_text
+from gatedjax.explore import _views
 from gatedjax.explore._state import State
-from gatedjax.explore._views import KEPT, Found, View, grid, grids, line
 from gatedjax.models.ssan.translation import STOP, UNK
-from gatedjax.text._buckets import COARSE, width_of
-from gatedjax.text._translator import Translator, encode
+from gatedjax.text.models._buckets import COARSE, width_of
+from gatedjax.text.models._translator import Translator, encode
 
 PIECES = 256
 """Largest number of pieces, including the end, of a sentence; a longer sentence is refused."""
@@ -22,7 +21,7 @@ PIECES = 256
 SPACE, END = "\u2581", "</s>"
 
 
-class TranslatorView(View):
+class TranslatorView(_views.View):
     """The view of a translator: the translation, and its layers' attention to the source, W =
     softmax(q k^T / sqrt(d)) [L, M, T, N] for pieces. A pair of words has the sum of W over the
     pieces of the source word, and the mean over the pieces of the word of the translation.
@@ -32,8 +31,8 @@ class TranslatorView(View):
     title = "Which words does each word of the translation attend to?"
     fields = ({"name": "text", "label": "Sentence", "empty": "Type a sentence to translate"},)
 
-    def __init__(self, translator: Translator) -> None:
-        super().__init__()
+    def __init__(self, translator: Translator, name: str) -> None:
+        super().__init__(name)
         self._translator = translator
         model, search = translator.model, translator.search
         if model.config.gates.selective:
@@ -44,14 +43,14 @@ class TranslatorView(View):
             room = min(room, model.config.order.max_length - search.extra)
         self._pieces = self.max_len = room
         self._params = jax.device_put(translator.params)
-        self._translating = functools.lru_cache(KEPT)(self._translate)
-        self._aligning = functools.lru_cache(KEPT)(self._align)
+        self._translating = functools.lru_cache(_views.KEPT)(self._translate)
+        self._aligning = functools.lru_cache(_views.KEPT)(self._align)
 
     def example(self) -> dict[str, str]:
-        """Returns {"text": a sentence of the first pieces in the vocabulary that are words}."""
         bpe = self._translator.bpe
         pieces = bpe.pieces(range(len(bpe)))
-        return {"text": example_text(p[1:] for p in pieces if p.startswith(SPACE) and len(p) > 3)}
+        words = (piece[1:] for piece in pieces if piece.startswith(SPACE) and len(piece) > 3)
+        return {"text": " ".join(_views.example_words(words))}
 
     @functools.cached_property
     def _search(self) -> Any:
@@ -116,7 +115,7 @@ class TranslatorView(View):
         """Returns (note, ids of the text's pieces and the stop token); a note has no ids."""
         (ids,) = encode(self._translator.bpe, [" ".join(state.text.split())])
         if len(ids) <= 1:
-            return "No word yet: type a sentence.", ()
+            return _views.NO_WORD, ()
         if len(ids) > self._pieces:
             return (
                 f"The sentence has {len(ids) - 1:,} pieces, and at most {self._pieces - 1:,} can "
@@ -125,27 +124,17 @@ class TranslatorView(View):
             )
         return "", tuple(int(piece) for piece in ids)
 
-    def answer(self, state: State) -> Found:
-        """Computes the translation of the text of a state."""
+    def answer(self, state: State) -> _views.Found:
         wrong, ids = self._ids(state)
         if wrong:
             return [wrong], None
         translation = self._translator.bpe.decode(self._translating(ids))
         pieces = self._show_pieces(ids[:-1])
         is_known = [piece != UNK for piece in ids[:-1]]
-        return [], {
-            "title": translation or "(nothing)",
-            "share": None,
-            "head": None,
-            "classes": [],
-            "probabilities": [],
-            "details": None,
-            "note": "",
-            "lines": [line("The sentence, as pieces", pieces, is_known)],
-        }
+        shown = _views.line("The sentence, as pieces", pieces, is_known)
+        return [], _views.make_answer(translation or "(nothing)", [shown])
 
     def layers(self, state: State) -> list[Json] | None:
-        """Computes the grids of attention weights for the text of a state, as dicts for JSON."""
         wrong, ids = self._ids(state)
         if wrong:
             return None
@@ -164,7 +153,7 @@ class TranslatorView(View):
         between = out @ weights[:, :, : len(body)] @ into
         names = [*columns, END]
         note = "A row is a word of the translation, and what it attends to in the sentence."
-        draw = functools.partial(grid, rows=rows, columns=names, note=note)
+        draw = functools.partial(_views.grid, rows=rows, columns=names, note=note)
         results = [draw("Alignment: last layer, mean of heads", between[-1].mean(axis=0))]
         for number, heads in enumerate(between, 1):
             if number < len(between):
@@ -174,7 +163,7 @@ class TranslatorView(View):
         pieces = [*self._show_pieces(ids[:-1]), END]
         note = "A row is a piece of the sentence, and what it attends to."
         for number, selection in enumerate(selections, 1):
-            results += grids(f"Encoder layer {number}", selection, pieces, note)
+            results += _views.grids(f"Encoder layer {number}", selection, pieces, note)
         return results
 
     def _show_pieces(self, ids: Sequence[int]) -> list[str]:
@@ -190,7 +179,6 @@ class TranslatorView(View):
         return [word or "\u2423" for word in words], owner
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """Compiles the programs for short texts."""
         ids = (UNK, STOP)
         if not closed():
             target = self._translating(ids)

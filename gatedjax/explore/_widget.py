@@ -6,23 +6,20 @@ from typing import Any
 
 from gatedjax._utils.missing import missing
 from gatedjax._utils.types import Json
-from gatedjax.explore._engine import Explorer
-from gatedjax.explore._open import open_model
+from gatedjax.explore._engine import Explorer, open_model
+from gatedjax.explore._sentences import Session
 from gatedjax.explore._server import page_file
-from gatedjax.explore._session import Session
-from gatedjax.text._model import TrainedModel
-from gatedjax.text._reader import Reader
-from gatedjax.text._states import open_states
-from gatedjax.text._translator import Translator
+from gatedjax.text.models._network import TrainedModel
+from gatedjax.text.models._reader import Reader
+from gatedjax.text.models._translator import Translator
+from gatedjax.text.sources._open import open_table
 
 
-def explorer(
-    model: Any, against: Any = None, *, text: str = "", data: object = None, states: Any = None
-) -> Any:
+def explorer(model: Any, against: Any = None, *, text: str = "", data: object = None) -> Any:
     """Makes a widget that shows the words on which a prediction rests, and can force their gates.
 
         >>> from gatedjax.text import TextClassifier
-        >>> widget = explorer(TextClassifier.train("demo"), text="a dull , lifeless film")
+        >>> widget = explorer(TextClassifier.train("demo"), text="we lay on the deck")
 
     Args:
       model: a trained model of this library for texts: a `TextClassifier`, `PairClassifier`,
@@ -34,8 +31,6 @@ def explorer(
         of the vocabulary for a network.
       data: labelled texts to browse: the path of a file (.csv, .jsonl, ...), rows (text, label), a
         frame or a dict of columns, or another form that `TextClassifier.evaluate` accepts.
-      states: for a model of token vectors without its encoder the texts to choose from: the path of
-        a file that `text.save_states` wrote, or a sequence of pairs (tokens, vectors [T, D]).
 
     Returns:
       A widget of anywidget; its attribute `state` is the current state of the page.
@@ -49,21 +44,11 @@ def explorer(
     sources = [model] if against is None else [model, against]
     models = [_load_trained(source) for source in sources]
     names = [getattr(source, "network", type(source).__name__.lower()) for source in models]
-    # Two models of the same name could not be distinguished on the page.
-    if len(set(names)) < len(names):
-        names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
-    engine = Explorer(models, names, states=None if states is None else open_states(states))
+    engine = Explorer(models, names)
     if data is None:
         return kind(Session(engine), {"text": text})
     engine.check_sentences("data")
-    from gatedjax.explore._sentences import first_sentence, read_sentences
-    from gatedjax.text._read import open_table
-
-    table = open_table(data)
-    session = Session(
-        engine, lambda: read_sentences(engine, table), lambda: first_sentence(engine, table)
-    )
-    return kind(session, {"text": text})
+    return kind(Session(engine, open_table(data)), {"text": text})
 
 
 def _load_trained(model: Any) -> Any:

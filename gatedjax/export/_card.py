@@ -1,14 +1,14 @@
-"""Model cards: README.md files with the facts that users of saved parameters need."""
+"""Model cards, README.md files for users of saved parameters, and the kind of a saved model."""
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
 
 from gatedjax._utils.json import to_json
 from gatedjax._utils.types import Tree
 from gatedjax._version import __version__
-from gatedjax.export._kinds import LEXICON, loader_of
 
 _UNSTATED = "Not stated."
 
@@ -67,7 +67,7 @@ def title_of(folder_name: str) -> str:
 def render_card(
     card: ModelCard,
     config: Any,
-    leaves: Mapping[str, Tree],
+    leaves: Mapping[str, Any],  # the arrays by their names
     digests: Mapping[str, str],
     folder: str,
 ) -> str:
@@ -76,14 +76,14 @@ def render_card(
     from gatedjax.analysis import render_table
 
     front = ["---", "library_name: gatedjax"]
-    if config.get("network") != LEXICON:
-        # A lexicon is a linear model, which needs no JAX.
+    if config.get("network") not in (LEXICON, LINEAR):
+        # These need no JAX.
         front.append("tags: [jax, flax]")
     if card.licence:
         # All JSON strings are valid YAML strings.
         front.append(f"license: {to_json(card.licence.lower())}")
     results = [(name, f"{value:.6g}") for name, value in card.metrics.items()]
-    arrays = [(name, leaf.dtype, str(list(leaf.shape))) for name, leaf in leaves.items()]
+    arrays = [(name, str(leaf.dtype), str(list(leaf.shape))) for name, leaf in leaves.items()]
     total = sum(math.prod(leaf.shape) for leaf in leaves.values())
     sections = [
         "\n".join([*front, "---"]),
@@ -128,9 +128,87 @@ def _example(folder: str, loader: str, has_program: bool) -> str:
     if has_program:
         lines += [
             "",
-            "# or, without the code of the model:",
+            "# Or, without the code of the model, a program: run it only if you trust its author.",
             *["from gatedjax import export"] * bool(loader),
             f"predict = export.load_predictor({folder!r})",
             "outputs = predict(batch)",
         ]
     return "\n".join(lines)
+
+
+FORMAT = 1
+"""The format that this version writes; it reads all formats up to it."""
+KEY = "gatedjax"
+"""The key of the kind and format in config.json."""
+Kind = Literal[
+    "text", "pair", "tags", "labels", "regression", "ordinal", "cloze", "translation", "run"
+]
+LEXICON = "lexicon"
+"""The name of the lexicon, among the names of networks in config.json."""
+LINEAR = "linear"
+"""The name of the linear model of all words."""
+
+
+_PREDICT = "gatedjax predict (in Python {}.load)"
+_CONTENTS: dict[str, tuple[str, str, str]] = {
+    # kind: (content, class that loads it, reader)
+    "text": ("a text classifier", "TextClassifier", _PREDICT),
+    "pair": ("a classifier of pairs of texts", "PairClassifier", _PREDICT),
+    "tags": ("a tagger", "Tagger", _PREDICT),
+    "labels": ("a model with several labels for each text", "MultiLabelTextClassifier", _PREDICT),
+    "regression": ("a model that predicts a number", "TextRegressor", _PREDICT),
+    "ordinal": ("a model that predicts a grade", "OrdinalTextClassifier", _PREDICT),
+    "cloze": ("a reader that answers questions", "", "gatedjax answer"),
+    "translation": ("a translator", "", "gatedjax translate"),
+    "run": ("the parameters of an experiment's run", "", "gatedjax.export.load"),
+}
+
+
+def loader_of(config: Mapping[str, Tree]) -> str:
+    """Returns the class of `gatedjax` that loads a model folder, as "TextClassifier", or ""."""
+    facts = config.get(KEY)
+    kind = facts.get("kind") if isinstance(facts, dict) else None
+    return _CONTENTS[kind][1] if isinstance(kind, str) and kind in _CONTENTS else ""
+
+
+def facts_of(kind: Kind) -> dict[str, Tree]:
+    """Returns {"gatedjax": {"kind": kind, "format": version}}, an entry of config.json."""
+    if kind not in get_args(Kind):
+        raise ValueError(
+            f"kind must be one of {', '.join(map(repr, get_args(Kind)))}, got {kind!r}"
+        )
+    return {KEY: {"kind": kind, "format": FORMAT}}
+
+
+def check_kind(
+    config: Mapping[str, Tree], accepted: Kind | Collection[Kind], folder: str | Path
+) -> Kind:
+    """Returns the kind of a model folder, which must be among `accepted` in a known format."""
+    facts = config.get(KEY)
+    if not isinstance(facts, dict) or "kind" not in facts:
+        raise ValueError(
+            f"{folder} must name the kind of its model in {KEY!r} of config.json, got "
+            f"{facts!r:.80}: write it again with gatedjax export WORKDIR --out FOLDER, or read it "
+            "with gatedjax.export.load"
+        )
+    version, kind = facts.get("format"), facts["kind"]
+    # bool is a subclass of int, but true is no version.
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise ValueError(
+            f"{folder} must have an integer of at least 1 as its format, got {version!r}"
+        )
+    # The format is checked before the kind, because a newer format may have kinds that are unknown
+    # here.
+    if version > FORMAT:
+        raise ValueError(
+            f"{folder} must have a format of at most {FORMAT} for gatedjax {__version__}, got "
+            f"{version}: read it with the newer gatedjax that wrote it"
+        )
+    if not isinstance(kind, str) or kind not in _CONTENTS:
+        kinds = " or ".join(map(repr, _CONTENTS))
+        raise ValueError(f"{folder} must hold a model of the kind {kinds}, got {kind!r}")
+    if kind not in ([accepted] if isinstance(accepted, str) else accepted):
+        content, loader, reader = _CONTENTS[kind]
+        reader = reader.format(loader)
+        raise ValueError(f"{folder} holds {content}, which must be read with {reader}")
+    return cast(Kind, kind)

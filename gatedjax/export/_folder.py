@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,9 @@ from typing import Any
 from gatedjax._utils.json import to_json_values
 from gatedjax._utils.limits import read_limited
 from gatedjax._utils.types import Params, Tree
-from gatedjax._utils.write import new_folder, recover
+from gatedjax._utils.write import naming, new_folder, recover
 from gatedjax.export._card import ModelCard, render_card, title_of
-from gatedjax.export._tensors import BadFile, check_finite, load_params, read_header, save_params
+from gatedjax.export._tensors import BadFile, check_finite, encode_params, load_params, read_header
 
 PARAMS, CONFIG, INFERENCE = "model.safetensors", "config.json", "model.jax_export"
 CARD, DIGESTS = "README.md", "SHA256SUMS"
@@ -33,10 +34,7 @@ def save(
     files: Mapping[str, bytes] | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Saves a model to a folder, atomically.
-
-    If the process is killed, the folder is the old or the new folder, and the next `save` removes
-    temporary folders.
+    """Saves a model to a folder, atomically: after a kill it is the old or the new folder.
 
     The folder contains model.safetensors, config.json, README.md (the card), SHA256SUMS and, if
     given, model.jax_export and further files. You may edit the card; the digests of the other files
@@ -74,30 +72,34 @@ def save(
     text = _config_text(config)
     further_files = _checked_files(files or {})
     check_target(folder, overwrite, "overwrite=True")
-    Path(os.path.realpath(folder)).parent.mkdir(parents=True, exist_ok=True)
-    with new_folder(Path(os.path.realpath(folder))) as partial:
-        save_params(partial / PARAMS, params)
-        check_finite(params, "params")
-        _write(partial / CONFIG, text.encode())
-        if inference is not None:
-            # Imported here, because a model without a program needs no JAX.
-            from gatedjax.export._inference import load_inference
+    content, arrays = encode_params(params)
+    check_finite(params, "params")
+    contents = {PARAMS: content, CONFIG: text.encode()}
+    if inference is not None:
+        # Imported here, because a model without a program needs no JAX.
+        from gatedjax.export._inference import load_inference
 
-            # A program that `load_predictor` would refuse is refused here, before the folder is
-            # replaced.
-            load_inference(inference)
-            _write(partial / INFERENCE, inference)
-        for name, content in further_files.items():
-            _write(partial / name, content)
-        # The card is written after the digests, because its user may edit it.
-        digests = {path.name: _sha256(path) for path in sorted(partial.iterdir())}
-        card = card or ModelCard(name=title_of(folder.name))
-        leaves = read_header(partial / PARAMS)
-        readme = render_card(card, json.loads(text), leaves, digests, folder.name)
-        # The name of a data file may contain bytes that are not characters.
-        _write(partial / CARD, readme.encode(errors="backslashreplace"))
-        sums = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
-        _write(partial / DIGESTS, sums.encode())
+        # Loaded once before the folder is replaced, to refuse other bytes.
+        load_inference(inference)
+        contents[INFERENCE] = inference
+    contents |= further_files
+    digests = {name: hashlib.sha256(contents[name]).hexdigest() for name in sorted(contents)}
+    sums = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
+    card = card or ModelCard(name=title_of(folder.name))
+    readme = render_card(card, json.loads(text), arrays, digests, folder.name)
+    # The card has no digest, because its user may edit it; the name of a data file in it may have
+    # bytes that are not characters.
+    contents |= {DIGESTS: sums.encode(), CARD: readme.encode(errors="backslashreplace")}
+    target = Path(os.path.realpath(folder))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with new_folder(target) as partial:
+        for name, content in contents.items():
+            with naming(partial / name), (partial / name).open("wb") as file:
+                file.write(content)
+                file.flush()
+                # The folder gets its name as soon as it is complete. Without the sync a power cut
+                # could leave it with empty files.
+                os.fsync(file.fileno())
         # Check again, because another process may have written to the folder.
         check_target(folder, overwrite, "overwrite=True")
     return folder
@@ -123,9 +125,17 @@ def load(folder: str | Path, like: Tree = None) -> tuple[dict[str, Tree], dict[s
       ParamsMismatch: if the parameters differ from like.
     """
     folder = _existing(folder)
+    missing = [name for name in (PARAMS, CONFIG) if not (folder / name).is_file()]
+    if missing:
+        raise FileNotFoundError(
+            f"{folder} lacks {', '.join(missing)}: it must be a folder that save wrote"
+        )
     # Check the header first, because its errors are more precise than a wrong digest.
     read_header(folder / PARAMS)
-    _check_digests(folder, (PARAMS, CONFIG), check_further=True)
+    digests = _read_digests(folder / DIGESTS)
+    for name in dict.fromkeys((PARAMS, CONFIG, *(digests or ()))):
+        if (folder / name).is_file():
+            _check_digest(folder, name, digests, _sha256(folder / name))
     config = read_config(folder)
     params = load_params(folder / PARAMS, like)
     check_finite(params, folder / PARAMS)
@@ -199,13 +209,16 @@ def read_file(folder: str | Path, name: str) -> bytes:
         content = read_limited(folder / name)
     except ValueError as error:
         raise BadFile(str(error)) from None
-    if (digests := _read_digests(folder / DIGESTS)) is not None:
-        _check_digest(folder, name, digests, hashlib.sha256(content).hexdigest())
+    digest = hashlib.sha256(content).hexdigest()
+    _check_digest(folder, name, _read_digests(folder / DIGESTS), digest)
     return content
 
 
 def load_predictor(folder: str | Path) -> Callable[[Mapping[str, Tree]], Any]:
     """Reads the inference function and the parameters of a folder, without the code of the model.
+
+    The function is a program that XLA runs: load programs only from people you trust. `load` reads
+    folders from anybody.
 
     Args:
       folder: a folder of `save` with `inference`.
@@ -222,21 +235,13 @@ def load_predictor(folder: str | Path) -> Callable[[Mapping[str, Tree]], Any]:
     import jax
 
     from gatedjax.export._inference import load_inference
-    from gatedjax.export._program import MOST_BYTES
 
     folder = _existing(folder)
     if not (folder / INFERENCE).is_file():
         raise FileNotFoundError(f"{folder} lacks {INFERENCE}: save it with inference=...")
-    _check_digests(folder, (INFERENCE,))
-    try:
-        inference = load_inference(read_limited(folder / INFERENCE, MOST_BYTES))
-    except BadFile:
-        raise
-    except ValueError as error:
-        raise BadFile(str(error)) from None
-    params = load(folder, inference.params_like)[0]
+    inference = load_inference(read_file(folder, INFERENCE))
     # Copy the parameters to the device once, not in each call.
-    params = jax.device_put(params)
+    params = jax.device_put(load(folder, inference.params_like)[0])
     return lambda batch: inference(params, batch)
 
 
@@ -246,9 +251,13 @@ def _existing(folder: str | Path) -> Path:
     if not folder.exists():
         # A process may have been killed while it replaced the folder.
         recover(Path(os.path.realpath(folder)))
+    if folder.is_file():
+        raise FileNotFoundError(
+            f"{folder} must be the folder of a model, got a file; in Python load_params reads a "
+            "single file of parameters"
+        )
     if not folder.is_dir():
-        hint = "; load_params reads a single file" if folder.is_file() else ""
-        raise FileNotFoundError(f"{folder}: there is no such folder{hint}")
+        raise FileNotFoundError(f"{folder}: there is no such folder")
     return folder
 
 
@@ -284,12 +293,21 @@ def _checked_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def check_target(folder: Path, overwrite: bool, option: str) -> None:
-    """Raises FileExistsError unless `save` may write a folder: an empty or a saved one."""
+    """Raises OSError unless `save` may write a folder: a new, an empty or a saved one."""
     target = Path(os.path.realpath(folder))
     recover(target)
     for place in (target, *target.parents):
         if place.exists() and not place.is_dir():
             raise NotADirectoryError(f"{place} must be a folder, got a file")
+    # A training of minutes must not end with a folder that cannot be written.
+    parent = next(place for place in target.parents if place.exists())
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".", dir=parent))
+    except OSError as error:
+        raise PermissionError(
+            f"{parent} must be a folder in which {folder.name} can be made, got "
+            f"{error.strerror!r}: choose another place"
+        ) from None
     if not folder.exists():
         return
     names = {path.name for path in folder.iterdir()}
@@ -304,18 +322,17 @@ def check_target(folder: Path, overwrite: bool, option: str) -> None:
 
 
 def list_written(folder: Path) -> list[Path]:
-    """Returns the files of a folder that `save` wrote; the list is empty for another folder."""
-    names = {name for name in _FILES if (folder / name).is_file()} | _further(folder)
-    return [folder / name for name in sorted(names)]
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        # The folder gets its name as soon as it is complete. Without the sync a power cut could
-        # leave it with empty files.
-        os.fsync(file.fileno())
+    """Returns the files of a folder that `save` wrote, without further files that were changed."""
+    try:
+        digests = _read_digests(folder / DIGESTS) or {}
+    except BadFile:
+        digests = {}
+    further = digests.keys() - _FILES if {PARAMS, CONFIG} <= digests.keys() else ()
+    written = {name for name in _FILES if (folder / name).is_file()}
+    for name in further:
+        if (folder / name).is_file() and _sha256(folder / name) == digests[name]:
+            written.add(name)
+    return [folder / name for name in sorted(written)]
 
 
 def _sha256(path: Path) -> str:
@@ -323,37 +340,10 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _further(folder: Path) -> set[str]:
-    """Returns the names of further files that `save` wrote and that did not change since."""
-    try:
-        digests = _read_digests(folder / DIGESTS)
-    except BadFile:
-        return set()
-    if digests is None or not {PARAMS, CONFIG} <= digests.keys():
-        return set()
-    return {
-        name
-        for name in digests.keys() - _FILES
-        if (folder / name).is_file() and _sha256(folder / name) == digests[name]
-    }
-
-
-def _check_digests(folder: Path, names: tuple[str, ...], *, check_further: bool = False) -> None:
-    """Raises BadFile if a file differs from its SHA-256 in `SHA256SUMS`, which may be missing."""
-    missing = [name for name in names if not (folder / name).is_file()]
-    if missing:
-        raise FileNotFoundError(
-            f"{folder} lacks {', '.join(missing)}: it must be a folder that save wrote"
-        )
-    digests = _read_digests(folder / DIGESTS)
+def _check_digest(folder: Path, name: str, digests: Mapping[str, str] | None, digest: str) -> None:
+    """Raises BadFile if a file differs from `SHA256SUMS`; digests are None without that file."""
     if digests is None:
         return
-    further = [name for name in digests if name not in names and (folder / name).is_file()]
-    for name in (*names, *(further if check_further else ())):
-        _check_digest(folder, name, digests, _sha256(folder / name))
-
-
-def _check_digest(folder: Path, name: str, digests: Mapping[str, str], digest: str) -> None:
     if name not in digests:
         raise BadFile(f"{folder / DIGESTS} is damaged: it must have a line for {name}")
     if digests[name] != digest:
@@ -367,9 +357,10 @@ def _read_digests(sums: Path) -> dict[str, str] | None:
     """Returns the SHA-256 in hex of each file in `SHA256SUMS`; None for a folder made by hand."""
     if not sums.is_file():
         return None
-    if sums.stat().st_size > _LARGEST_SUMS:
-        raise BadFile(f"{sums} is damaged: it must have at most {_LARGEST_SUMS} bytes, got more")
-    text = sums.read_text(encoding="utf-8", errors="replace")
+    try:
+        text = read_limited(sums, _LARGEST_SUMS).decode(errors="replace")
+    except ValueError as error:
+        raise BadFile(str(error)) from None
     if not text.strip():
         raise BadFile(f"{sums} is damaged: it must have a line for each file, but is empty")
     digests = {}

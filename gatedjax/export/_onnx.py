@@ -7,11 +7,10 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
-from gatedjax._utils.jaxprs import as_closed, count_scan_operands
 from gatedjax._utils.missing import missing
 from gatedjax._utils.types import Params, Tree
 from gatedjax.export._inference import as_spec, plain_outputs
-from gatedjax.export._names import flatten, unflatten
+from gatedjax.export._tensors import fill, flatten
 
 # Primitives that call a program once, with the names of the parameters that hold the program.
 _CALLS = {
@@ -85,7 +84,7 @@ def onnx_program(
     names: list[str] = []
 
     def flat(*arrays: jax.Array) -> list[jax.Array]:
-        batch = unflatten(dict(zip(inputs, arrays, strict=True)))
+        batch = fill(example_batch, dict(zip(inputs, arrays, strict=True)))
         outputs = jax.tree_util.tree_leaves_with_path(plain_outputs(apply(params, batch)))
         names[:] = [jax.tree_util.keystr(p, simple=True, separator=".") for p, _ in outputs]
         return [jnp.asarray(leaf) for _, leaf in outputs]
@@ -105,15 +104,12 @@ def _evaluate(program: core.ClosedJaxpr, arguments: Any) -> list[Any]:
         return variable.val if isinstance(variable, core.Literal) else values[variable]
 
     for equation in jaxpr.eqns:
-        given, name, options = (
-            [*map(read, equation.invars)],
-            equation.primitive.name,
-            equation.params,
-        )
+        given, options = [*map(read, equation.invars)], equation.params
+        name = equation.primitive.name
         if name == "scan":
             results = _scan_forward(given, equation)
         elif name in _CALLS:
-            results = _evaluate(as_closed(options[_CALLS[name]]), given)
+            results = _evaluate(_as_closed(options[_CALLS[name]]), given)
         else:
             results = equation.primitive.bind(*given, **options)
             results = results if equation.primitive.multiple_results else [results]
@@ -123,11 +119,11 @@ def _evaluate(program: core.ClosedJaxpr, arguments: Any) -> list[Any]:
 
 def _scan_forward(given: list[Any], equation: Any) -> list[Any]:
     """Evaluates a scan as a scan from the first step to the last, of reversed inputs if needed."""
-    options, (count, carries) = equation.params, count_scan_operands(equation)
+    options, (count, carries) = equation.params, _count_scan_operands(equation)
     constants, initial, xs = given[:count], given[count:][:carries], given[count + carries :]
 
     def step(carry: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
-        results = _evaluate(as_closed(options["jaxpr"]), [*constants, *carry, *x])
+        results = _evaluate(_as_closed(options["jaxpr"]), [*constants, *carry, *x])
         return results[:carries], results[carries:]
 
     def flip(arrays: list[Any]) -> list[Any]:
@@ -135,3 +131,23 @@ def _scan_forward(given: list[Any], equation: Any) -> list[Any]:
 
     final, ys = jax.lax.scan(step, initial, flip(xs), length=options["length"])
     return [*final, *flip(ys)]
+
+
+def _as_closed(program: Any) -> Any:
+    """Returns a program with its constants, a `core.ClosedJaxpr`."""
+    return program if isinstance(program, core.ClosedJaxpr) else core.ClosedJaxpr(program, ())
+
+
+def _count_scan_operands(equation: Any) -> tuple[int, int]:
+    """Returns the numbers of constants and of carries of a `jax.lax.scan`. Its parameters differ
+    between versions of JAX, its shapes do not: only scanned arrays have an axis of steps that the
+    body lacks.
+    """
+    body = _as_closed(equation.params["jaxpr"]).jaxpr
+
+    def count_same(outside: Any, inside: Any) -> int:
+        pairs = zip(outside, inside, strict=True)
+        return sum(a.aval.ndim == b.aval.ndim for a, b in pairs)
+
+    carries = count_same(equation.outvars, body.outvars)
+    return count_same(equation.invars, body.invars) - carries, carries

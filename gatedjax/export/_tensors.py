@@ -1,29 +1,14 @@
-"""Parameters in a `safetensors` file, whose header is checked before arrays are read."""
+"""Trees of arrays by dotted names, and parameters in `safetensors` files, checked first."""
 
-import json
-import math
-import os
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gatedjax._utils.types import Tree
 from gatedjax._utils.write import write_atomic
-from gatedjax.export._names import Leaf, check_same, host_arrays, name_fault, unflatten
-from gatedjax.export._structure import (
-    check_kinds,
-    put_like,
-    put_together,
-    read_kinds,
-    take_apart,
-    written,
-)
-
-# The limit of the format; a header of this length describes a million arrays.
-HEADER_LIMIT = 100_000_000
-MAX_RANK = 64
 
 _DTYPES = {
     "BOOL": "bool",
@@ -41,10 +26,130 @@ _DTYPES = {
     "F64": "float64",
     "C64": "complex64",
 }
-# NumPy knows bfloat16 only if ml_dtypes is imported, so its size is written here.
-_BYTES = {
-    name: 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize for name, dtype in _DTYPES.items()
-}
+
+
+# Deeper trees would raise RecursionError.
+MAX_DEPTH = 100
+
+
+class ParamsMismatch(ValueError):
+    """Raised if parameters do not have the expected names, shapes or dtypes."""
+
+
+class Leaf(NamedTuple):
+    """The dtype and the shape of an array, without its values."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{list(self.shape)}"
+
+
+def name_fault(name: str) -> str | None:
+    """Returns the fault of a dotted name, such as "looks like a path", or None."""
+    if not all(name.split(".")):
+        return "has an empty part between its dots"
+    if name.count(".") >= MAX_DEPTH:
+        return f"is nested more than {MAX_DEPTH} deep"
+    # Other readers of the file might use names as paths that leave a folder.
+    if "/" in name or "\\" in name or name.startswith("~"):
+        return "looks like a path"
+    if not name.isprintable():
+        return "has characters that cannot be printed"
+    return None
+
+
+def flatten(tree: Tree, argument: str = "params") -> dict[str, Tree]:
+    """Returns the arrays of a tree by dotted name: {"a": {"b": x}} becomes {"a.b": x}. Parts of
+    other containers are named by their position or field; a Python number becomes an array.
+    """
+    flat: dict[str, Tree] = {}
+    for name, leaf in _named_leaves(tree, "", argument):
+        kind = type(leaf).__name__
+        if not name:
+            raise TypeError(
+                f"{argument} must be a dict, list, tuple or dataclass of arrays, got {kind}"
+            )
+        if fault := name_fault(name):
+            raise ValueError(f"{argument} must not have the name {name!r}, which {fault}")
+        if name in flat:
+            raise ValueError(f"{argument} must have each name once, got {name!r} twice")
+        is_number = isinstance(leaf, bool | int | float)
+        if not is_number and not (hasattr(leaf, "dtype") and hasattr(leaf, "shape")):
+            raise TypeError(f"{argument} must have arrays as leaves, got {kind} at {name!r}")
+        flat[name] = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)
+    if not flat:
+        kind = type(tree).__name__
+        raise ValueError(f"{argument} must hold at least one array, got an empty {kind}")
+    return flat
+
+
+def _named_leaves(node: Tree, name: str, argument: str) -> Iterator[tuple[str, Tree]]:
+    if isinstance(node, np.ndarray | np.generic):
+        yield name, node
+    elif isinstance(node, dict):
+        for key, child in node.items():
+            if not isinstance(key, str):
+                raise TypeError(f"{argument} must have str keys, got {key!r} below {name!r}")
+            if "." in key:
+                raise ValueError(
+                    f"{argument} must have keys without dots, got {key!r} below {name!r}"
+                )
+            inner = f"{name}.{key}" if name else key
+            # Checked before the children, because a deep tree would raise RecursionError.
+            if fault := name_fault(inner):
+                raise ValueError(f"{argument} must not have the name {inner!r}, which {fault}")
+            yield from _named_leaves(child, inner, argument)
+    else:
+        import jax  # Imported here, because dicts of NumPy arrays need no JAX.
+
+        for path, leaf in jax.tree_util.tree_leaves_with_path(node):
+            inner = jax.tree_util.keystr(path, simple=True, separator=".")
+            yield ".".join(part for part in (name, inner) if part), leaf
+
+
+def fill(like: Tree, flat: Mapping[str, Tree]) -> Tree:
+    """Returns the tree `like` with the arrays of `flat`, by the names of `flatten`."""
+    import jax
+
+    return jax.tree_util.tree_map_with_path(
+        lambda path, _: flat[jax.tree_util.keystr(path, simple=True, separator=".")], like
+    )
+
+
+def unflatten(flat: Mapping[str, Tree]) -> dict[str, Tree]:
+    """Builds nested dicts of arrays, the inverse of `flatten` for a tree of dicts."""
+    tree: dict[str, Tree] = {}
+    for name, value in flat.items():
+        *path, last = name.split(".")
+        node = tree
+        for part in path:
+            node = node.setdefault(part, {})
+            if not isinstance(node, dict):
+                break
+        if not isinstance(node, dict) or last in node:
+            raise ValueError(
+                f"the name {name!r} must be an array or a dict of arrays, got both: rename one"
+            )
+        node[last] = value
+    return tree
+
+
+def leaves(flat: Mapping[str, Tree]) -> dict[str, Leaf]:
+    """Returns the dtype and shape of each array in the result of `flatten`."""
+    return {name: Leaf(str(x.dtype), tuple(x.shape)) for name, x in flat.items()}
+
+
+def check_same(got: Mapping[str, Leaf], expected: Mapping[str, Leaf], where: str) -> None:
+    """Raises ParamsMismatch if two sets of parameters differ in names, dtypes or shapes."""
+    lines = [
+        f"  {name}: wanted {expected.get(name, 'nothing')}, got {got.get(name, 'nothing')}"
+        for name in sorted(got.keys() | expected.keys())
+        if got.get(name) != expected.get(name)
+    ]
+    if lines:
+        raise ParamsMismatch(f"{where} does not hold the expected parameters:\n" + "\n".join(lines))
 
 
 class BadFile(ValueError):
@@ -63,8 +168,8 @@ def save_params(path: str | Path, params: Tree) -> Path:
     Args:
       path: the file; an existing file is replaced.
       params: a tree of arrays and Python numbers, in dicts with string keys, lists, tuples, named
-        tuples, dataclasses and other pytrees; nodes may be None or empty. Names in the file are
-        dotted ("backbone.kernel", "layers.0.kernel"); its metadata describe the containers.
+        tuples, dataclasses and other pytrees. Names in the file are dotted ("backbone.kernel",
+        "layers.0.kernel"); the kinds of the containers are not in the file.
 
     Returns:
       The path.
@@ -74,23 +179,31 @@ def save_params(path: str | Path, params: Tree) -> Path:
         dtype that the format does not support, such as PRNG keys; the message names it.
       ValueError: if a name cannot be restored, or there are no arrays.
     """
+    path = Path(path)
+    write_atomic(path, encode_params(params)[0])
+    return path
+
+
+def encode_params(params: Tree) -> tuple[bytes, dict[str, np.ndarray]]:
+    """Returns the content of a `safetensors` file, and its arrays by their names in the file."""
     from safetensors.numpy import save
 
-    path = Path(path)
-    leaves, kinds = take_apart(params)
-    flat = host_arrays(leaves)
+    flat = flatten(params)
     for name, value in flat.items():
+        if str(value.dtype).startswith("key<"):
+            raise TypeError(f"params must hold plain arrays, got {value.dtype} at {name!r}")
         if value.dtype.name not in _DTYPES.values():
             raise TypeError(
                 f"params[{name!r}] must have a dtype that files can hold ("
                 f"{', '.join(_DTYPES.values())}), got {value.dtype}"
             )
-    write_atomic(path, save(flat, metadata={"format": "flax"} | written(kinds)))
-    return path
+    # Contiguous, because `safetensors` ignores strides.
+    arrays = {name: np.require(value, requirements="C") for name, value in flat.items()}
+    return save(arrays, metadata={"format": "flax"}), arrays
 
 
 def load_params(path: str | Path, like: Tree = None) -> Tree:
-    """Reads parameters from a `safetensors` file.
+    """Reads parameters from a `safetensors` file, also from files of strangers.
 
     Args:
       path: the .safetensors file, for example that of `save_params`.
@@ -99,40 +212,80 @@ def load_params(path: str | Path, like: Tree = None) -> Tree:
         dtypes.
 
     Returns:
-      NumPy arrays in the containers of `like`, or without it in the dicts, lists and tuples that
-      were saved. Other mappings become dicts.
+      NumPy arrays in the containers of `like`, or without it in nested dicts by the parts of their
+      names ("layers.0.kernel" is in ["layers"]["0"]["kernel"]).
 
     Raises:
       FileNotFoundError: if the file does not exist.
       BadFile: if the file is damaged, or is not a `safetensors` file.
       ParamsMismatch: if the file differs from like.
-      ValueError: without like, for a file with a named tuple, a dataclass or another class, because
-        files may not choose classes.
     """
-    expected = None if like is None else take_apart(like, "like")[0]
     path = Path(path)
-    header, metadata = _read_header(path)
+    header = read_header(path)
+    if like is not None:
+        check_same(header, leaves(flatten(like, "like")), str(path))
+        return fill(like, load_flat(path))
     try:
         # Names that contradict each other are refused before arrays are read.
         unflatten(header)
-        kinds = read_kinds(metadata)
     except ValueError as error:
         raise BadFile(f"{path}: {error}") from None
-    if expected is not None:
-        stated = {name: Leaf(str(x.dtype), tuple(x.shape)) for name, x in expected.items()}
-        check_same(header, stated, str(path))
-        return put_like(like, _load_arrays(path), "like")
-    check_kinds(kinds, str(path))
-    arrays = _load_arrays(path)
+    return unflatten(load_flat(path))
+
+
+def read_header(path: Path) -> dict[str, Leaf]:
+    """Returns the dtype and shape of each array in a `safetensors` file."""
+    with _open(path) as file:
+        parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+        header = {}
+        for name, part in parts.items():
+            if fault := name_fault(name):
+                raise BadFile(f"{path} must not have the name {name[:200]!r}, which {fault}")
+            if (dtype := part.get_dtype()) not in _DTYPES:
+                raise BadFile(
+                    f"{path}: {name!r} must have a dtype of {', '.join(_DTYPES)}, got {dtype!r}"
+                )
+            header[name] = Leaf(_DTYPES[dtype], tuple(part.get_shape()))
+    return header
+
+
+def load_flat(path: str | Path) -> dict[str, np.ndarray]:
+    """Reads the arrays of a `safetensors` file of any library, by their names in the file."""
+    path = Path(path)
+    if any(leaf.dtype == "bfloat16" for leaf in read_header(path).values()):
+        import ml_dtypes  # noqa: F401 - NumPy knows this dtype after the import.
+    with _open(path) as file:
+        try:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except ValueError as error:  # of a shape that NumPy does not have
+            raise BadFile(f"{path} is damaged: {error}") from error
+
+
+@contextlib.contextmanager
+def _open(path: Path) -> Iterator[Any]:
+    """Opens a `safetensors` file, whose header and size are checked by `safetensors`."""
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: there is no such file")
     try:
-        return put_together(arrays, kinds)
-    except ValueError as error:
-        raise BadFile(f"{path} is damaged: {error}") from None
+        with safe_open(path, "numpy") as file:
+            yield file
+    except SafetensorError as error:
+        with path.open("rb") as file:
+            start = file.read(4)
+        pickled = ""
+        if start == b"PK\x03\x04" or start[:1] == b"\x80":
+            pickled = ". It looks like a pickle (torch.save), which is never loaded: it can run any"
+            pickled += " code"
+        raise BadFile(
+            f"{path} is damaged, or not a safetensors file: {str(error)[:500]}{pickled}"
+        ) from None
 
 
 def check_finite(params: Tree, where: str | Path) -> None:
     """Raises BadFile, with its dotted name, for the first parameter that is not finite."""
-    for name, value in take_apart(params)[0].items():
+    for name, value in flatten(params).items():
         array = np.asarray(value)
         if array.dtype.kind not in "biu" and not np.isfinite(array).all():
             count = array.size - np.count_nonzero(np.isfinite(array))
@@ -143,20 +296,15 @@ def check_finite(params: Tree, where: str | Path) -> None:
 
 
 def check_outputs(outputs: Iterable[np.ndarray], params: Tree) -> None:
-    """Raises ValueError if outputs of a model are not finite, and names its largest parameter.
-
-    Finite parameters can be so large that the numbers computed from them overflow.
-
-    Args:
-      outputs: arrays such as the probabilities and the gates of texts.
-      params: the parameters of the model, a tree of arrays.
+    """Raises ValueError if outputs of a model are not finite, and names its largest parameter,
+    because finite parameters can be so large that the numbers computed from them overflow.
     """
     if all(np.isfinite(array).all() for array in outputs):
         return
-    leaves = {name: np.asarray(value) for name, value in take_apart(params)[0].items()}
+    arrays = {name: np.asarray(value) for name, value in flatten(params).items()}
     sizes = {
         name: float(np.abs(array).max(initial=0))
-        for name, array in leaves.items()
+        for name, array in arrays.items()
         if array.dtype.kind not in "biu"
     }
     name = max(sizes, key=sizes.__getitem__)
@@ -165,129 +313,3 @@ def check_outputs(outputs: Iterable[np.ndarray], params: Tree) -> None:
         f"its parameters overflows, of which {name!r} has the largest number, {sizes[name]:.3g}: "
         "train the model again, or take an older copy"
     )
-
-
-def load_flat(path: str | Path) -> dict[str, np.ndarray]:
-    """Reads the arrays of a `safetensors` file of any library, by their names in the file."""
-    read_header(Path(path))
-    return _load_arrays(Path(path))
-
-
-def _load_arrays(path: Path) -> dict[str, np.ndarray]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise BadFile(f"{path} is damaged: {error}") from error
-
-
-def read_header(path: Path) -> dict[str, Leaf]:
-    """Returns the dtype and shape of each array in a `safetensors` file."""
-    return _read_header(path)[0]
-
-
-def _read_header(path: Path) -> tuple[dict[str, Leaf], dict[str, Tree]]:
-    """Returns (leaves, metadata) of a `safetensors` file, the leaves checked against its bytes."""
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: there is no such file")
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        # Eight bytes are the length of the header, and the ninth is its first character.
-        start = file.read(9)
-        length = int.from_bytes(start[:8], "little")
-        fault = None
-        if size < 10:
-            fault = f"it must have at least 10 bytes, got {size}"
-        elif length > HEADER_LIMIT:
-            fault = f"its header must have at most {HEADER_LIMIT} bytes, got {length}"
-        # The length is checked before the header is read, because a forged length would fill the
-        # memory.
-        elif length > size - 8:
-            fault = f"its header must fit into its {size} bytes, got a length of {length}"
-        elif start[8:9] != b"{":
-            fault = f"its header must start with '{{', got {start[8:9]!r}"
-        if fault:
-            raise BadFile(f"{path} is not a safetensors file: {fault}{_other_format(start)}")
-        file.seek(8)
-        text = file.read(length)
-    try:
-        entries = json.loads(text, object_pairs_hook=_no_duplicates)
-    except (ValueError, RecursionError) as error:
-        raise BadFile(f"{path} is damaged: its header must be JSON ({error})") from None
-    metadata = entries.pop("__metadata__", {})
-    if not isinstance(metadata, dict):
-        raise BadFile(f"{path} is damaged: __metadata__ must be an object, got {_short(metadata)}")
-    try:
-        return _check_entries(entries, size - 8 - length), metadata
-    except ValueError as error:
-        raise BadFile(f"{path} is damaged: {error}") from None
-
-
-def _other_format(start: bytes) -> str:
-    if start[:4] == b"PK\x03\x04" or start[:1] == b"\x80":
-        return ". It looks like a pickle (torch.save), which is never loaded: it can run any code"
-    return ""
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Tree]:
-    entries: dict[str, Tree] = {}
-    for name, value in pairs:
-        if name in entries:
-            raise ValueError(f"the name {_short(name)} must occur once, got it again")
-        entries[name] = value
-    return entries
-
-
-def _short(value: Tree) -> str:
-    text = repr(value)
-    return text if len(text) <= 200 else f"{text[:200]}..."
-
-
-def _natural(value: Tree) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
-
-
-def _check_entries(entries: Mapping[str, Tree], data_size: int) -> dict[str, Leaf]:
-    """Returns the leaves of a header; the arrays must cover the data without gaps."""
-    leaves_of: dict[str, Leaf] = {}
-    places = []
-    for name, entry in entries.items():
-        short_name = _short(name)
-        if fault := name_fault(name):
-            raise ValueError(f"its arrays must not have the name {short_name}, which {fault}")
-        fields = ("dtype", "shape", "data_offsets")
-        if not isinstance(entry, dict) or set(entry) != set(fields):
-            raise ValueError(
-                f"{short_name} must have the fields {', '.join(fields)}, got {_short(entry)}"
-            )
-        dtype, shape, offsets = (entry[field] for field in fields)
-        if not isinstance(dtype, str) or dtype not in _DTYPES:
-            names = ", ".join(_DTYPES)
-            raise ValueError(f"{short_name} must have a dtype of {names}, got {_short(dtype)}")
-        if not isinstance(shape, list) or not all(map(_natural, shape)):
-            raise ValueError(f"{short_name} must have a shape of sizes, got {_short(shape)}")
-        if len(shape) > MAX_RANK:
-            raise ValueError(f"{short_name} must have at most {MAX_RANK} axes, got {len(shape)}")
-        if not isinstance(offsets, list) or len(offsets) != 2 or not all(map(_natural, offsets)):
-            raise ValueError(f"{short_name} must have two data_offsets, got {_short(offsets)}")
-        wanted_size = math.prod(shape) * _BYTES[dtype]
-        if offsets[1] - offsets[0] != wanted_size:
-            raise ValueError(
-                f"{short_name} must have {wanted_size} bytes for {dtype}{shape}, got the "
-                f"data_offsets {offsets}"
-            )
-        places.append((*offsets, name))
-        leaves_of[name] = Leaf(_DTYPES[dtype], tuple(shape))
-    position = 0
-    for begin, end, name in sorted(places):
-        if begin != position:
-            fault = "overlaps the array before it" if begin < position else "leaves a gap before it"
-            raise ValueError(
-                f"{_short(name)} must begin at byte {position}, got [{begin}, {end}], which {fault}"
-            )
-        position = end
-    if position != data_size:
-        raise ValueError(f"its data must have {position} bytes for its arrays, got {data_size}")
-    return leaves_of

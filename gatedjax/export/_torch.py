@@ -13,19 +13,21 @@ sigmoid(-a) = 1 - sigmoid(a), the block of z changes its sign.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
 
 from gatedjax._utils.types import Tree
 from gatedjax._utils.weight_names import PARAMETERS
-from gatedjax.export._names import check_same, flatten, leaves, unflatten
-from gatedjax.export._tensors import load_flat
+from gatedjax.export._tensors import check_same, fill, flatten, leaves, load_flat
 from gatedjax.functional import GRUWeights, LSTMWeights
 
 Weights = TypeVar("Weights", LSTMWeights, GRUWeights)
+Arrays: TypeAlias = dict[str, np.ndarray]
+Kind: TypeAlias = type[LSTMWeights] | type[GRUWeights]
 _NAME = re.compile(r"(weight|bias)_(ih|hh)_l(\d+)(_reverse)?")
+_PARAMETER = re.compile(r"layer_(\d+)\.(forward|backward)\.(\w+)")
 _CELLS = {4: "an LSTM", 3: "a GRU"}
 
 
@@ -36,6 +38,10 @@ class Block(NamedTuple):
     recurrent: np.ndarray  # weight_hh [G H, H]
     input_bias: np.ndarray  # bias_ih [G H]
     recurrent_bias: np.ndarray  # bias_hh [G H]
+
+
+# The names of the arrays of a `Block` in a state dict, in its order.
+_BLOCK = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
 def lstm_from_torch(
@@ -106,6 +112,79 @@ def gru_from_torch(
     return _convert(state_dict, prefix, 3, convert)
 
 
+def lstm_to_torch(
+    layers: Sequence[LSTMWeights | tuple[LSTMWeights, LSTMWeights]] | Mapping[str, Tree],
+    prefix: str = "",
+) -> dict[str, np.ndarray]:
+    """Converts weights into the state dict of a `torch.nn.LSTM`.
+
+    PyTorch adds two biases: the bias becomes bias_ih, and bias_hh is 0. `lstm_from_torch` restores
+    the same bits.
+
+        >>> weights = LSTMWeights(np.ones((3, 16)), np.ones((4, 16)), np.zeros(16))
+        >>> sorted(lstm_to_torch([weights]))
+        ['bias_hh_l0', 'bias_ih_l0', 'weight_hh_l0', 'weight_ih_l0']
+
+    Args:
+      layers: an LSTMWeights per layer, or a pair (forward, backward), like the result of
+        `lstm_from_torch`; or the parameters of a `gatedjax.nn.LSTM`.
+      prefix: prefix of the names, for example "encoder.lstm."; the last dot is optional.
+
+    Returns:
+      NumPy arrays by name (weight_ih_l0, ..., weight_ih_l0_reverse, ...), in the order of PyTorch;
+      float32, or float64 for float64 weights. Apply `torch.from_numpy` to each before
+      `load_state_dict`.
+
+    Raises:
+      ValueError: if the widths of consecutive layers do not fit, or their directions differ.
+      TypeError: if a layer has another type, or a value is not a floating-point array.
+    """
+
+    def convert(ours: Arrays) -> Block:
+        bias = ours["bias"]
+        return Block(ours["input"].T, ours["recurrent"].T, bias, np.zeros_like(bias))
+
+    return _state_dict(layers, prefix, LSTMWeights, 4, convert)
+
+
+def gru_to_torch(
+    layers: Sequence[GRUWeights | tuple[GRUWeights, GRUWeights]] | Mapping[str, Tree],
+    prefix: str = "",
+) -> dict[str, np.ndarray]:
+    """Converts weights of a GRU with reset_after=True into the state dict of a `torch.nn.GRU`.
+
+    Args:
+      layers: a GRUWeights per layer, or a pair (forward, backward), like the result of
+        `gru_from_torch`; or the parameters of a `gatedjax.nn.GRU`.
+      prefix: prefix of the names, for example "encoder.gru."; the last dot is optional.
+
+    Returns:
+      NumPy arrays by name (weight_ih_l0, ..., weight_ih_l0_reverse, ...), in the order of PyTorch;
+      float32, or float64 for float64 weights.
+
+    Raises:
+      ValueError: if the widths of consecutive layers do not fit, their directions differ, or a
+        recurrent_bias is None, because PyTorch has no GRU that resets before the product. If yours
+        resets after it, pass zeros.
+      TypeError: if a layer has another type, or a value is not a floating-point array.
+    """
+
+    def convert(ours: Arrays) -> Block:
+        if "recurrent_bias" not in ours:
+            raise ValueError(
+                "layers must have a recurrent_bias, got None: PyTorch's GRU resets after the "
+                "recurrent product. If yours does too (reset_after=True), give zeros for it"
+            )
+        size = len(ours["recurrent"])
+        # PyTorch multiplies the candidate by 1 - z instead of z.
+        sign = np.repeat(np.array([1, -1, 1], ours["input"].dtype), size)
+        bias, second = sign * ours["bias"], np.zeros_like(ours["bias"])
+        second[2 * size :] = ours["recurrent_bias"]
+        return Block((ours["input"] * sign).T, (ours["recurrent"] * sign).T, bias, second)
+
+    return _state_dict(layers, prefix, GRUWeights, 3, convert)
+
+
 def recurrent_params(
     layers: Sequence[LSTMWeights | GRUWeights | tuple[Tree, Tree]],
 ) -> dict[str, Tree]:
@@ -161,10 +240,8 @@ def replace_params(
     new_params = {start + name: value for name, value in flatten(new, "new").items()}
     # Arrays of another shape or dtype would fail far away from here, in the first call of the
     # model.
-    check_same(
-        leaves(unflatten(new_params), "new"), leaves(unflatten(module_params), "params"), "new"
-    )
-    return unflatten(flat | new_params)
+    check_same(leaves(new_params), leaves(module_params), "new")
+    return fill(params, flat | new_params)
 
 
 def _convert(
@@ -178,61 +255,75 @@ def _convert(
         state_dict = load_flat(state_dict)
     if not isinstance(state_dict, Mapping):
         raise TypeError(f"state_dict must map names to arrays, got {type(state_dict).__name__}")
-    if prefix and not prefix.endswith("."):
-        prefix += "."
-    names = _own_names(state_dict, prefix)
-    matches = [match for name in names if (match := _NAME.fullmatch(name))]
-    layer_numbers = {int(match[3]) for match in matches}
-    depth = 1 + max(layer_numbers)
-    if len(layer_numbers) < depth:
-        raise ValueError(f"state_dict must hold layers from 0 on, got only {sorted(layer_numbers)}")
+    prefix = _with_dot(prefix)
+    matches = _own_names(state_dict, prefix)
     ends = ("", "_reverse") if any(match[4] for match in matches) else ("",)
     kinds = ("weight", "bias") if any(match[1] == "bias" for match in matches) else ("weight",)
-    required = [
-        f"{kind}_{side}_l{layer}{end}"
-        for layer in range(depth)
-        for end in ends
-        for kind in kinds
-        for side in ("ih", "hh")
-    ]
-    if missing := [prefix + name for name in required if name not in names]:
+    depth = 1 + max(int(match[3]) for match in matches)
+    suffixes = [f"_l{layer}{end}" for layer in range(depth) for end in ends]
+    sides = [f"{kind}_{side}" for kind in kinds for side in ("ih", "hh")]
+    names = [prefix + side + suffix for suffix in suffixes for side in sides]
+    if missing := [name for name in names if name not in state_dict]:
         raise ValueError(
-            f"state_dict must hold {depth} layers in {len(ends)} direction(s), "
-            f"it lacks {', '.join(missing)}"
+            f"state_dict must hold layers 0 to {depth - 1} in {len(ends)} direction(s), it lacks "
+            f"{', '.join(missing)}"
         )
-    full = {name: prefix + name for name in required}
-    arrays = {k: as_array(f"state_dict[{name!r}]", state_dict[name]) for k, name in full.items()}
-    layers = []
-    width = None
-    for layer in range(depth):
-        blocks = [_block(arrays, f"l{layer}{end}", prefix, gates, width) for end in ends]
-        _check_pair(blocks, f"{prefix}*_l{layer}")
-        converted = tuple(map(convert, blocks))
-        layers.append(converted if len(ends) == 2 else converted[0])
-        width = len(ends) * blocks[0].recurrent.shape[1]
-    return tuple(layers)
+    arrays = {
+        name.removeprefix(prefix): _as_array(f"state_dict[{name!r}]", state_dict[name])
+        for name in names
+    }
+    _check_shapes(arrays, prefix, gates, len(ends))
+    zeros = np.zeros_like(arrays["weight_hh_l0"][:, 0])
+    blocks = [
+        Block(*(arrays.get(f"{name}{suffix}", zeros) for name in _BLOCK)) for suffix in suffixes
+    ]
+    layers = [convert(block) for block in blocks]
+    return tuple(layers if len(ends) == 1 else zip(layers[::2], layers[1::2], strict=True))
 
 
-def _own_names(state_dict: Mapping[str, Tree], prefix: str) -> set[str]:
-    """Returns the names of a recurrent module without prefix, and without its submodules."""
-    names = {name.removeprefix(prefix) for name in state_dict if name.startswith(prefix)}
-    names = {name for name in names if "." not in name}
-    if projected := sorted(name for name in names if name.startswith("weight_hr_l")):
+def _own_names(state_dict: Mapping[str, Tree], prefix: str) -> list[re.Match[str]]:
+    """Returns the matched names of a recurrent module, without its submodules."""
+    names = [name.removeprefix(prefix) for name in state_dict if name.startswith(prefix)]
+    names = sorted(name for name in names if "." not in name)
+    if projected := [name for name in names if name.startswith("weight_hr_l")]:
         raise ValueError(f"state_dict must be of an LSTM without proj_size, got {projected[0]!r}")
-    if not any(_NAME.fullmatch(name) for name in names):
-        prefixes = {
-            name[: match.start()] for name in state_dict if (match := re.search(_NAME, name))
-        }
-        hint = (
-            f": pass prefix={' or prefix='.join(map(repr, sorted(prefixes)))}" if prefixes else ""
-        )
+    matches = [match for name in names if (match := _NAME.fullmatch(name))]
+    if not matches:
+        found = [match for name in state_dict if (match := _NAME.search(name))]
+        prefixes = sorted({match.string[: match.start()] for match in found})
+        hint = f": pass prefix={' or prefix='.join(map(repr, prefixes))}" if prefixes else ""
         raise ValueError(f"state_dict must have weight_ih_l0 below prefix {prefix!r}{hint}")
-    if unknown := sorted(name for name in names if not _NAME.fullmatch(name)):
+    if unknown := [name for name in names if not _NAME.fullmatch(name)]:
         raise ValueError(f"state_dict must have only names of an LSTM or GRU, got {unknown}")
-    return names
+    return matches
 
 
-def as_array(name: str, value: Tree) -> np.ndarray:
+def _check_shapes(arrays: Arrays, prefix: str, gates: int, directions: int) -> None:
+    """Raises ValueError for an array with another shape than a module of PyTorch has."""
+    first, inputs = arrays["weight_hh_l0"], arrays["weight_ih_l0"]
+    rows, size = first.shape if first.ndim == 2 else (0, 0)
+    if not size or rows != gates * size:
+        other = 7 - gates
+        hint = f", as {_CELLS[other]} has" if size and rows == other * size else ""
+        raise ValueError(
+            f"state_dict[{prefix + 'weight_hh_l0'!r}] must have shape ({gates}H, H) for "
+            f"{_CELLS[gates]}, got {first.shape}{hint}"
+        )
+    if inputs.ndim != 2:
+        raise ValueError(
+            f"state_dict[{prefix + 'weight_ih_l0'!r}] must have 2 axes, got {inputs.shape}"
+        )
+    for name, array in arrays.items():
+        width = inputs.shape[1] if "_l0" in name else directions * size
+        shape = {"weight_ih": (rows, width), "weight_hh": (rows, size)}.get(name[:9], (rows,))
+        if array.shape != shape:
+            raise ValueError(
+                f"state_dict[{prefix + name!r}] must have shape {shape} for hidden width {size}, "
+                f"got {array.shape}"
+            )
+
+
+def _as_array(name: str, value: Tree) -> np.ndarray:
     """Converts an array to float64 if it has that dtype, and all other floats to float32."""
     try:
         array = np.asarray(value)
@@ -244,44 +335,85 @@ def as_array(name: str, value: Tree) -> np.ndarray:
     return array.astype(np.float64 if array.dtype == np.float64 else np.float32)
 
 
-def _block(
-    arrays: dict[str, np.ndarray], end: str, prefix: str, gates: int, width: int | None
-) -> Block:
-    """Returns the checked arrays of a layer and direction; missing biases are 0."""
-    kernel, recurrent = arrays[f"weight_ih_{end}"], arrays[f"weight_hh_{end}"]
-    if recurrent.ndim != 2 or 0 in recurrent.shape or len(recurrent) != gates * recurrent.shape[1]:
-        other = (
-            (7 - gates) * recurrent.shape[-1] == len(recurrent) if recurrent.ndim == 2 else False
-        )
-        raise ValueError(
-            f"state_dict[{prefix + 'weight_hh_' + end!r}] must have shape ({gates}H, H) for "
-            f"{_CELLS[gates]}, got {recurrent.shape}{f', as {_CELLS[7 - gates]} has' * other}"
-        )
-    rows, size = recurrent.shape
-    if kernel.ndim != 2:
-        raise ValueError(
-            f"state_dict[{prefix + 'weight_ih_' + end!r}] must have 2 axes, got {kernel.shape}"
-        )
-    zeros = np.zeros(rows, kernel.dtype)
-    biases = [arrays.get(f"bias_{side}_{end}", zeros) for side in ("ih", "hh")]
-    shapes = {
-        f"weight_ih_{end}": (kernel, (rows, kernel.shape[1] if width is None else width)),
-        f"bias_ih_{end}": (biases[0], (rows,)),
-        f"bias_hh_{end}": (biases[1], (rows,)),
+def _state_dict(
+    layers: Sequence[Tree] | Mapping[str, Tree],
+    prefix: str,
+    kind: Kind,
+    gates: int,
+    convert: Callable[[Arrays], Block],
+) -> dict[str, np.ndarray]:
+    """Converts layers, weights or pairs (forward, backward) of them, to a state dict of PyTorch."""
+    if isinstance(layers, Mapping):
+        layers = _layers_of(layers, kind)
+    if not layers:
+        raise ValueError("layers must hold at least one layer, got none")
+    # Weights are named tuples, so that `isinstance(layer, tuple)` would not distinguish them from a
+    # pair of directions.
+    pairs = [(layer,) if hasattr(layer, "_asdict") else tuple(layer) for layer in layers]
+    state_dict: dict[str, np.ndarray] = {}
+    width, size, directions = 0, 0, len(pairs[0])
+    for number, pair in enumerate(pairs):
+        if len(pair) not in (1, 2) or len(pair) != directions:
+            wanted = directions if directions in (1, 2) else "1 or 2"
+            raise ValueError(f"layers[{number}] must have {wanted} directions, got {len(pair)}")
+        for end, weights in zip(("", "_reverse"), pair, strict=False):
+            ours = _arrays_of(f"layers[{number}]", weights, kind)
+            width, size = width or len(ours["input"]), size or len(ours["recurrent"])
+            _check_weights(f"layers[{number}]", ours, gates, width, size)
+            for name, array in zip(_BLOCK, convert(ours), strict=True):
+                key = f"{_with_dot(prefix)}{name}_l{number}{end}"
+                state_dict[key] = np.ascontiguousarray(array)
+        # The next layer reads the states of all directions.
+        width = directions * size
+    return state_dict
+
+
+def _arrays_of(name: str, weights: Any, kind: Kind) -> Arrays:
+    """Returns the NumPy arrays of LSTM or GRU weights by field, without fields that are None."""
+    if not isinstance(weights, kind):
+        raise TypeError(f"{name} must be {kind.__name__}, got {type(weights).__name__}")
+    return {
+        field: _as_array(f"{name}.{field}", value)
+        for field, value in weights._asdict().items()
+        if value is not None
     }
-    for name, (array, shape) in shapes.items():
-        if array.shape != shape:
+
+
+def _check_weights(name: str, arrays: Arrays, gates: int, width: int, size: int) -> None:
+    columns = gates * size
+    shapes = {
+        "input": (width, columns),
+        "recurrent": (size, columns),
+        "bias": (columns,),
+        "recurrent_bias": (size,),
+    }
+    for field, array in arrays.items():
+        if array.shape != shapes[field]:
             raise ValueError(
-                f"state_dict[{prefix + name!r}] must have shape {shape} for hidden width {size}, "
-                f"got {array.shape}"
+                f"{name}.{field} must have shape {shapes[field]} for inputs of width {width} and "
+                f"hidden width {size}, got {array.shape}"
             )
-    return Block(kernel, recurrent, *biases)
 
 
-def _check_pair(blocks: list[Block], name: str) -> None:
-    first, last = blocks[0], blocks[-1]
-    if first.input.shape != last.input.shape or first.recurrent.shape != last.recurrent.shape:
-        raise ValueError(
-            f"{name}: the two directions must have the same shapes, got "
-            f"{first.input.shape} and {last.input.shape}"
-        )
+def _layers_of(params: Mapping[str, Tree], kind: Kind) -> list[Tree]:
+    """Returns the layers in a dict of parameters, the inverse of `recurrent_params`."""
+    fields = {PARAMETERS[field]: field for field in kind._fields}
+    blocks: dict[tuple[int, str], dict[str, Tree]] = {}
+    for name, value in flatten(params, "layers").items():
+        match = _PARAMETER.fullmatch(name)
+        if match is None or match[3] not in fields:
+            raise ValueError(f"layers must have only parameters of {kind.__name__}, got {name!r}")
+        blocks.setdefault((int(match[1]), match[2]), {})[fields[match[3]]] = value
+    ways = sorted({way for _, way in blocks} | {"forward"}, reverse=True)
+    layers: list[Tree] = []
+    for number in range(1 + max(number for number, _ in blocks)):
+        for way in ways:
+            block = blocks.get((number, way), {})
+            if lacks := [PARAMETERS[f] for f in kind._fields[:3] if f not in block]:
+                raise ValueError(f"layers must have {lacks} in layer_{number}.{way}, got none")
+        layers.append(tuple(kind(**blocks[number, way]) for way in ways))
+    return layers
+
+
+def _with_dot(prefix: str) -> str:
+    return f"{prefix}." if prefix and not prefix.endswith(".") else prefix

@@ -14,7 +14,11 @@ expected value and the given one. A section "Raises" lists only the errors beyon
 """
 
 from gatedjax.functional._attention import attention_pool as attention_pool
+from gatedjax.functional._attention import gated_softmax as gated_softmax
+from gatedjax.functional._attention import length_mask as length_mask
 from gatedjax.functional._attention import local_attention_weights as local_attention_weights
+from gatedjax.functional._attention import masked_softmax as masked_softmax
+from gatedjax.functional._attention import relaxed_gated_softmax as relaxed_gated_softmax
 from gatedjax.functional._bits import byte_dropout as byte_dropout
 from gatedjax.functional._bits import feature_bytes as feature_bytes
 from gatedjax.functional._bits import pair_bytes as pair_bytes
@@ -54,15 +58,15 @@ from gatedjax.functional._pointer_sum import pointer_sum_indexed as pointer_sum_
 from gatedjax.functional._random import example_dropout as example_dropout
 from gatedjax.functional._random import example_keys as example_keys
 from gatedjax.functional._random import example_noise as example_noise
+from gatedjax.functional._rau import RAUAttention as RAUAttention
+from gatedjax.functional._rau import RAUConcatWeights as RAUConcatWeights
+from gatedjax.functional._rau import RAUHiddenWeights as RAUHiddenWeights
+from gatedjax.functional._rau import RAUMatrixWeights as RAUMatrixWeights
+from gatedjax.functional._rau import RAUTimeState as RAUTimeState
+from gatedjax.functional._rau import RAUWeights as RAUWeights
 from gatedjax.functional._rau import rau as rau
 from gatedjax.functional._rau import rau_attention as rau_attention
-from gatedjax.functional._rau_step import RAUAttention as RAUAttention
-from gatedjax.functional._rau_step import RAUConcatWeights as RAUConcatWeights
-from gatedjax.functional._rau_step import RAUHiddenWeights as RAUHiddenWeights
-from gatedjax.functional._rau_step import RAUMatrixWeights as RAUMatrixWeights
-from gatedjax.functional._rau_step import RAUTimeState as RAUTimeState
-from gatedjax.functional._rau_step import RAUWeights as RAUWeights
-from gatedjax.functional._rau_step import rau_step as rau_step
+from gatedjax.functional._rau import rau_step as rau_step
 from gatedjax.functional._relative import relative_bias as relative_bias
 from gatedjax.functional._relaxations import ensure_open as ensure_open
 from gatedjax.functional._relaxations import gate_penalty as gate_penalty
@@ -90,7 +94,3 @@ from gatedjax.functional._selector import selection_statistics as selection_stat
 from gatedjax.functional._selector import uniform_sigmoid as uniform_sigmoid
 from gatedjax.functional._sinusoids import sinusoids as sinusoids
 from gatedjax.functional._skip_lstm import skip_lstm as skip_lstm
-from gatedjax.functional._softmax import gated_softmax as gated_softmax
-from gatedjax.functional._softmax import length_mask as length_mask
-from gatedjax.functional._softmax import masked_softmax as masked_softmax
-from gatedjax.functional._softmax import relaxed_gated_softmax as relaxed_gated_softmax

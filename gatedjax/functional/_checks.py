@@ -10,8 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from gatedjax.functional._tracing import is_known, is_traced
+from gatedjax._utils.tracing import is_traced
 from gatedjax.functional._types import ArrayLike
+
+
+def is_known(*values: ArrayLike) -> bool:
+    """Returns True if all arrays can be read: not traced, and on the devices of this process."""
+    leaves = jax.tree.leaves(values)
+    return not any(
+        is_traced(leaf) or not getattr(leaf, "is_fully_addressable", True) for leaf in leaves
+    )
 
 
 def check_floating(**arrays: ArrayLike) -> None:
@@ -21,47 +29,48 @@ def check_floating(**arrays: ArrayLike) -> None:
 
 def check_integers(**arrays: ArrayLike) -> None:
     """Raises TypeError unless all arrays have an integer dtype, and ValueError for a lost value."""
-    check_dtype(jnp.integer, "integers", arrays)
     for name, array in arrays.items():
-        dtype = jnp.result_type(array)
-        # Only a dtype that JAX narrows can lose values: 2^32 + 1 becomes 1. Python integers have no
-        # dtype and count as 64 bits.
-        if getattr(array, "dtype", np.int64) != dtype and is_known(array):
-            values, limits = np.asarray(array), jnp.iinfo(dtype)
-            bad = values[(values < limits.min) | (values > limits.max)]
-            if bad.size:
-                raise ValueError(f"{name} must fit into {dtype}, got {bad[0]}")
+        integers_of(name, array)
 
 
-def dtype_of(name: str, array: ArrayLike, wanted_kind: str) -> np.dtype:
-    """Returns the dtype of an array in JAX; raises TypeError for a list or another object."""
-    if array is None:  # which has the dtype float32 for JAX
-        raise TypeError(f"{name} must be an array of {wanted_kind}, got NoneType")
-    try:
-        return jnp.result_type(array)
-    except (TypeError, ValueError) as error:
-        kind = type(array).__name__
-        raise TypeError(f"{name} must be an array of {wanted_kind}, got {kind}") from error
+def integers_of(name: str, array: ArrayLike) -> Array:
+    """Checks integers; returns them with at least 32 bits, because sizes need not fit in int8."""
+    check_dtype(jnp.integer, "integers", {name: array})
+    dtype = jnp.result_type(array)
+    # Only a dtype that JAX narrows can lose values: 2^32 + 1 becomes 1. Python integers have no
+    # dtype and count as 64 bits.
+    if getattr(array, "dtype", np.int64) != dtype and is_known(array):
+        values, limits = np.asarray(array), jnp.iinfo(dtype)
+        bad = values[(values < limits.min) | (values > limits.max)]
+        if bad.size:
+            raise ValueError(f"{name} must fit into {dtype}, got {bad[0]}")
+    array = jnp.asarray(array)
+    return array.astype(jnp.int32) if dtype.itemsize < 4 else array
 
 
-def check_dtype(kind: type, kind_name: str, arrays: dict[str, ArrayLike]) -> None:
-    """Raises TypeError unless all arrays have a dtype of `kind`, such as `jnp.floating`."""
+def check_dtype(kinds: Any, requirement: str, arrays: dict[str, ArrayLike]) -> None:
+    """Raises TypeError unless all are arrays of a dtype in `kinds`, such as `jnp.floating`."""
+    kinds = kinds if isinstance(kinds, tuple) else (kinds,)
     for name, array in arrays.items():
-        dtype = dtype_of(name, array, kind_name)
-        if not jnp.issubdtype(dtype, kind):
-            raise TypeError(f"{name} must be {kind_name}, got dtype {dtype}")
+        error = None
+        try:
+            # None has the dtype float32 for JAX.
+            dtype = None if array is None else jnp.result_type(array)
+        except (TypeError, ValueError) as caught:  # a list or another object
+            dtype, error = None, caught
+        if dtype is None:
+            kind = type(array).__name__
+            raise TypeError(f"{name} must be an array of {requirement}, got {kind}") from error
+        if not any(jnp.issubdtype(dtype, kind) for kind in kinds):
+            raise TypeError(f"{name} must be {requirement}, got dtype {dtype}")
 
 
 def check_numbers(**values: ArrayLike) -> None:
     """Raises TypeError unless all values are numbers, or arrays of numbers."""
     for name, value in values.items():
-        if isinstance(value, str) or not _is_numeric(name, value):
+        if isinstance(value, str):  # "float32" has a dtype for JAX
             raise TypeError(f"{name} must be a number, got {value!r}")
-
-
-def _is_numeric(name: str, value: ArrayLike) -> bool:
-    dtype = dtype_of(name, value, "numbers")
-    return jnp.issubdtype(dtype, jnp.number) or dtype == jnp.bool_
+    check_dtype((jnp.number, jnp.bool_), "numbers", values)
 
 
 def check_that(fits: bool, message: str, *got: ArrayLike) -> None:
@@ -73,8 +82,17 @@ def check_that(fits: bool, message: str, *got: ArrayLike) -> None:
 def check_shape(shape: tuple[int, ...], **arrays: ArrayLike) -> None:
     """Raises ValueError unless all arrays that are not None have the shape."""
     for name, array in arrays.items():
-        fits = array is None or jnp.shape(array) == shape
-        check_that(fits, f"{name} must have shape {shape}", array)
+        if array is not None and (got := jnp.shape(array)) != shape:
+            raise ValueError(f"{name} must have shape {shape}, got {got}")
+
+
+def width_error(name: str, inputs: ArrayLike, width: int, source: str) -> ValueError:
+    """Returns the error for inputs [..., D] that have not the width of the weights."""
+    got = jnp.shape(inputs)
+    return ValueError(
+        f"{name} must have width D = {width}, the rows of {source}, got width {got[-1]} in shape "
+        f"{got}"
+    )
 
 
 def check_choice(choices: Any, **values: object) -> None:
@@ -115,20 +133,18 @@ def check_same_shape(**arrays: ArrayLike) -> None:
 
 def check_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") -> None:
     """Raises unless the mask is None or a bool that broadcasts to `shape` without adding axes."""
-    if mask is None:
-        return
-    dtype = dtype_of(name, mask, "bool")
-    if dtype != jnp.bool_:
-        raise TypeError(f"{name} must be bool (True = real), got dtype {dtype}")
-    check_broadcasts(shape, **{name: mask})
+    if mask is not None:
+        check_dtype(jnp.bool_, "bool (True = real)", {name: mask})
+        check_broadcasts(shape, **{name: mask})
 
 
 def check_broadcasts(shape: tuple[int, ...], **arrays: ArrayLike) -> None:
     """Raises ValueError unless all arrays broadcast to `shape` without adding axes."""
     for name, array in arrays.items():
         got = jnp.shape(array)
-        fits = len(got) == len(shape) and all(g in (1, s) for g, s in zip(got, shape, strict=True))
-        check_that(fits, f"{name} must have shape {shape} (an axis may be 1 to broadcast)", array)
+        if len(got) != len(shape) or any(g not in (1, s) for g, s in zip(got, shape, strict=True)):
+            requirement = f"{shape} (an axis may be 1 to broadcast)"
+            raise ValueError(f"{name} must have shape {requirement}, got {got}")
 
 
 def check_axis(axis: int, ndim: int, name: str = "axis") -> int:
@@ -157,6 +173,8 @@ def check_finite(**values: ArrayLike) -> None:
 def _known_entries(name: str, number: ArrayLike) -> list[float]:
     if is_traced(number):
         return []
+    if isinstance(number, float):
+        return [number]
     check_numbers(**{name: number})
     # NumPy, because a call of JAX would be traced.
     entries: list[float] = np.ravel(np.asarray(number, np.float64)).tolist()
@@ -173,69 +191,39 @@ def check_temperature(temperature: ArrayLike, shape: tuple[int, ...]) -> None:
     check_that(fits, f"temperature must be a number, or broadcast to {shape}", temperature)
 
 
-def check_share(values: ArrayLike, mask: ArrayLike = None, *, name: str) -> None:
-    """Raises ValueError if a known value at a real position is outside [0, 1]."""
-    bad = _known_and_real(values, mask, lambda x: (x < 0) | (x > 1))
-    if bad.size:
-        raise ValueError(f"{name} must be in [0, 1], got {bad[0]}")
-
-
-def check_not_negative(
-    values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: str = ""
+def check_values(
+    name: str,
+    values: ArrayLike,
+    mask: ArrayLike,
+    wrong: Callable[[np.ndarray], np.ndarray],
+    requirement: str,
 ) -> None:
-    """Raises ValueError if a known value at a real position is below 0."""
-    bad = _known_and_real(values, mask, lambda x: x < 0)
-    if bad.size:
-        raise ValueError(f"{name} must not be negative, got {bad.min()}{hint}")
-
-
-def check_not_positive(
-    values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: str = ""
-) -> None:
-    """Raises ValueError if a known value at a real position is above 0."""
-    bad = _known_and_real(values, mask, lambda x: x > 0)
-    if bad.size:
-        raise ValueError(f"{name} must not be positive, got {bad.max()}{hint}")
-
-
-def check_lengths(lengths: ArrayLike, size: int) -> None:
-    """Raises unless lengths (any shape) are integers, in [0, size] if they are known."""
-    check_integers(lengths=lengths)
-    most = size if isinstance(size, int) else math.inf  # jax.export may leave the size open
-    bad = _known_and_real(lengths, None, lambda x: (x < 0) | (x > most))
-    if bad.size:
-        raise ValueError(f"lengths must be in [0, {size}], got {bad[0]}")
-
-
-def check_hard(values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: str = "") -> None:
-    """Raises ValueError if a known value at a real position is not 0 or 1."""
-    bad = _known_and_real(values, mask, lambda x: (x != 0) & (x != 1))
-    if bad.size:
-        raise ValueError(f"{name} must be 0 or 1, got {bad[0]}{hint}")
-
-
-def _known_and_real(
-    values: ArrayLike, mask: ArrayLike, which: Callable[[np.ndarray], np.ndarray]
-) -> np.ndarray:
-    """Returns a vector of the values at real positions that `which` selects; empty if traced."""
+    """Raises ValueError, with what values must be, if a known one at a real position is wrong."""
     if not is_known(values, mask):
-        return np.zeros(0)
+        return
     values = np.asarray(values)
     with np.errstate(invalid="ignore"):  # comparing a bfloat16 NaN warns
-        selected = which(values) & (True if mask is None else np.asarray(mask))
-    # Gates with an axis of size 1 broadcast against the mask.
-    return np.broadcast_to(values, selected.shape)[selected]
+        bad = wrong(values) & (True if mask is None else np.asarray(mask))
+    if bad.any():
+        # Gates with an axis of size 1 broadcast against the mask.
+        got = np.broadcast_to(values, bad.shape)[bad][0]
+        requirement, _, hint = requirement.partition(";")
+        raise ValueError(f"{name} must {requirement}, got {got}{hint and ';' + hint}")
+
+
+def check_lengths(lengths: ArrayLike, size: int) -> Array:
+    """Checks that lengths (any shape) are integers, in [0, size] if known; returns an array."""
+    lengths = np.asarray(lengths) if isinstance(lengths, list | tuple) else lengths
+    wide = integers_of("lengths", lengths)
+    most = size if isinstance(size, int) else math.inf  # jax.export may leave the size open
+    wrong = lambda x: (x < 0) | (x > most)  # noqa: E731
+    check_values("lengths", lengths, None, wrong, f"be in [0, {size}]")
+    return wide
 
 
 def listed_as_array(values: ArrayLike) -> ArrayLike:
     """Converts a list or tuple to a NumPy array, which keeps 64-bit integers."""
     return np.asarray(values) if isinstance(values, list | tuple) else values
-
-
-def wide_integers(integers: ArrayLike) -> Array:
-    """Casts integers of less than 32 bits to int32, because sizes need not fit in int8."""
-    integers = jnp.asarray(integers)
-    return integers.astype(jnp.int32) if integers.dtype.itemsize < 4 else integers
 
 
 def promote(*arrays: ArrayLike) -> tuple[Array, ...]:

@@ -29,11 +29,12 @@ def clip_gradient(x: Float[Array, "..."], bound: float) -> Float[Array, "..."]:
     """
     check_floating(x=x)
     check_positive(bound=bound)
-    return _clip(float(bound), jnp.asarray(x))
+    return clip_by(float(bound), jnp.asarray(x))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _clip(bound: float, x: Array) -> Array:
+def clip_by(bound: float, x: Array) -> Array:
+    """Returns x, with a gradient that is clipped to [-bound, bound], without checks."""
     del bound
     return x
 
@@ -47,4 +48,4 @@ def _clip_bwd(bound: float, _: Tree, change: Array) -> tuple[Array]:
     return (jnp.clip(change, -bound, bound),)
 
 
-_clip.defvjp(_clip_fwd, _clip_bwd)
+clip_by.defvjp(_clip_fwd, _clip_bwd)

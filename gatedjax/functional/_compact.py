@@ -11,7 +11,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax.functional._attention import weighted_sum
+from gatedjax._utils.tracing import is_traced
+from gatedjax.functional._attention import masked_softmax, weighted_sum
 from gatedjax.functional._checks import (
     check_choice,
     check_floating,
@@ -21,8 +22,6 @@ from gatedjax.functional._checks import (
 )
 from gatedjax.functional._devices import on_rows
 from gatedjax.functional._export import exportable
-from gatedjax.functional._softmax import masked_softmax
-from gatedjax.functional._tracing import is_traced
 from gatedjax.functional._types import ArrayLike
 
 ScoreFunction = Callable[[Float[Array, "*B K D"]], Float[Array, "*B K"]]

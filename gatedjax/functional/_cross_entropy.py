@@ -9,15 +9,15 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax.functional._checks import (
     check_floating,
-    check_integers,
     check_mask,
     check_shape,
     check_that,
+    check_values,
+    integers_of,
+    is_known,
     listed_as_array,
     wide_dtype,
-    wide_integers,
 )
-from gatedjax.functional._tracing import is_known
 
 
 def linear_cross_entropy(
@@ -59,8 +59,8 @@ def linear_cross_entropy(
         # Masked targets may have any value, so they are replaced before the range is checked.
         counts, values = np.asarray(mask), np.asarray(targets)
         targets = cast(Array, np.where(counts, values, 0))
-    check_integers(targets=targets)
-    states, kernel, targets = map(jnp.asarray, (states, kernel, targets))
+    targets = integers_of("targets", targets)
+    states, kernel = map(jnp.asarray, (states, kernel))
     check_floating(states=states, kernel=kernel)
     if bias is not None:
         bias = jnp.asarray(bias)
@@ -73,29 +73,16 @@ def linear_cross_entropy(
     message = f"targets must have shape {states.shape[:-1]}, the leading axes of states"
     check_that(targets.shape == states.shape[:-1], message, targets)
     check_mask(mask, targets.shape)
-    _check_range(targets, kernel.shape[1], mask)
-    targets = wide_integers(targets)
+    # Under `jit` no value is known, and a target outside of the range gives NaN instead.
+    classes = kernel.shape[1]
+    requirement = f"be in [0, {classes}); exclude positions without a target by mask"
+    check_values("targets", targets, mask, lambda x: (x < 0) | (x >= classes), requirement)
     if mask is not None:
         targets = jnp.where(mask, targets, 0)
         states = jnp.where(jnp.asarray(mask)[..., None], states, jnp.zeros_like(states))
     rows = states.reshape(targets.size, states.shape[-1])
     nll = _nll(rows, kernel, bias, targets.reshape(-1)).reshape(targets.shape)
     return nll if mask is None else jnp.where(mask, nll, 0)
-
-
-def _check_range(targets: Array, classes: int, mask: Array | None) -> None:
-    """Raises ValueError if a known target that counts is outside [0, classes)."""
-    # Under `jit` no value is known, and a target outside of the range gives NaN instead.
-    if not is_known(targets, mask):
-        return
-    values = np.asarray(targets)
-    bad = (values < 0) | (values >= classes)
-    bad = bad if mask is None else bad & np.asarray(mask)
-    if bad.any():
-        raise ValueError(
-            f"targets must be in [0, {classes}), got {values[np.nonzero(bad)][0]}; exclude "
-            "positions without a target by mask"
-        )
 
 
 def _nll(states: Array, kernel: Array, bias: Array | None, targets: Array) -> Array:

@@ -16,6 +16,20 @@ from jax.sharding import AxisType, PartitionSpec
 
 from gatedjax.functional._types import Tree
 
+exported_for = jax.make_user_context(default_value=None)
+"""Sets, as a context, the platform of the program that is traced; `jit` traces again for another.
+
+None is the default, outside an export.
+"""
+
+
+def target_platform() -> str:
+    """Returns the platform of the program that is traced, such as "cpu", "gpu", "cuda" or "tpu".
+
+    It is the platform of the export, and outside an export the default backend of JAX.
+    """
+    return exported_for.value or jax.default_backend()
+
 
 def _varying(array: Tree) -> frozenset[str]:
     kind = array if isinstance(array, jax.ShapeDtypeStruct) else jax.typeof(array)
@@ -88,6 +102,8 @@ def run_core(
     """Calls core(*static, *arguments) in all modes of JAX; a call outside `jit` compiles once.
     `core` must be a module-level function, because its identity is the key of the compiled program.
     """
+    if jax.sharding.get_abstract_mesh().empty:
+        return _run_compiled(core, static, arguments)
     run = functools.partial(_run_compiled, core, static)
     return on_rows(run, vary_together(arguments), rows=rows, axes=axes)
 
@@ -96,6 +112,8 @@ def take_rows(table: jax.Array, index: jax.Array) -> jax.Array:
     """Returns table[index] [..., D], with the sharding of the index."""
     # `jnp.take` gives NaN for an index beyond the table, whereas indexing reads the last row.
     take = functools.partial(jnp.take, axis=0)
+    if jax.sharding.get_abstract_mesh().empty:
+        return take(table, index)
     return on_rows(take, table, index, rows=index, axes=index.ndim)
 
 

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax.functional._checks import check_choice
-from gatedjax.functional._devices import run_core
-from gatedjax.functional._export import target_platform
+from gatedjax.functional._attention import step_mask
+from gatedjax.functional._checks import check_choice, wide_dtype
+from gatedjax.functional._devices import run_core, target_platform
 from gatedjax.functional._persistent._backend import (
     RecurrenceBackend,
     RecurrenceImplementation,
@@ -19,30 +19,118 @@ from gatedjax.functional._persistent._backend import (
     choose_backend,
 )
 from gatedjax.functional._persistent._core import Floats, Masks, Static, run_directions
-from gatedjax.functional._recurrence import step_mask
+from gatedjax.functional._recurrence import Restarts, check_resets, dropout_mask, restarts
 from gatedjax.functional._types import ArrayLike, Carry, Dtype, Tree, Weights
 
 
-class Recurrence(NamedTuple):
-    """A call of `lstm`, `gru` or `rau` for one direction, with checked arguments."""
+class Unit(NamedTuple):
+    """`lstm`, `gru` or `rau` with its options: all of a call but the arrays."""
 
     kind: str | None  # a key of `KINDS`, or None without a kernel for GPUs
     name: str  # the recurrence and its options, for messages
-    reverse: bool
-    core: Callable[..., Tree]  # (*static, *arguments) -> (final, outputs), with a backward pass
+    core: Callable[..., Tree]  # (spec, reverse, unroll, *arguments) -> (final, outputs)
     forward: Callable[..., Tree]  # the same scan, which JAX differentiates in all modes
-    static: tuple[Any, ...]  # known while tracing
-    arguments: tuple[Tree, ...]  # weights, xs, mask, initial, dropout, `Restarts`
+    spec: Any  # the equation, known while tracing
+    start: Callable[[Array], Carry]  # the first carry, from a hidden state of zeros [B, H]
+    check_carry: Callable[[str, Carry, tuple[int, int]], None]
     bound: float | None = None  # of the gradients inside a step
     scale: float = 1.0  # the sum of the attention weights of "rau" in a step
+
+
+class Recurrence(NamedTuple):
+    """A call for one direction, with checked arguments."""
+
+    unit: Unit
+    reverse: bool
+    implementation: RecurrenceImplementation
+    arguments: tuple[Tree, ...]  # weights, xs, mask, initial, dropout, `Restarts`
 
 
 _PREPARE: dict[Callable[..., Any], Callable[..., Recurrence]] = {}
 
 
-def register(unroll: Callable[..., Any], prepare: Callable[..., Recurrence]) -> None:
-    """Registers `prepare` for `unroll`, which is `lstm`, `gru` or `rau`."""
-    _PREPARE[unroll] = prepare
+def register(
+    unroll: Callable[..., Any], check: Callable[..., Any], create: Callable[..., Unit]
+) -> Callable[..., Recurrence]:
+    """Registers `lstm`, `gru` or `rau`; returns the function that checks the arguments of a call.
+
+    `check` checks the weights, and `create` returns the `Unit`; both take the options.
+    """
+    _PREPARE[unroll] = functools.partial(_prepare, check, create)
+    return _PREPARE[unroll]
+
+
+def _prepare(
+    check: Callable[..., Any],
+    create: Callable[..., Unit],
+    weights: Weights,
+    xs: ArrayLike,
+    mask: ArrayLike = None,
+    *,
+    lengths: ArrayLike = None,
+    initial: Carry = None,
+    resets: ArrayLike = None,
+    reset_to: Carry = None,
+    reverse: bool = False,
+    recurrent_dropout_mask: ArrayLike = None,
+    implementation: RecurrenceImplementation = "auto",
+    **options: Any,
+) -> Recurrence:
+    """Checks the arguments of a call; returns it with inputs of 0 at padding."""
+    check_choice(RecurrenceImplementation, implementation=implementation)
+    check(weights, xs, "B T D", **options)
+    unit = create(weights, **options)
+    steps = jnp.shape(xs)[:2]
+    rows = steps[0], jnp.shape(weights.recurrent)[0]
+    mask = step_mask(steps, mask, lengths)
+    check_resets(resets, steps)
+    for name, carry in {"initial": initial, "reset_to": reset_to}.items():
+        if carry is not None:
+            unit.check_carry(name, carry, rows)
+    dropout = dropout_mask(recurrent_dropout_mask, rows, wide_dtype(xs))
+    return prepare(
+        unit,
+        weights,
+        xs,
+        mask,
+        initial=initial,
+        resets=resets,
+        reset_to=reset_to,
+        reverse=reverse,
+        recurrent_dropout_mask=dropout,
+        implementation=implementation,
+    )
+
+
+def prepare(
+    unit: Unit,
+    weights: Weights,
+    xs: ArrayLike,
+    mask: Array | None,
+    *,
+    initial: Carry = None,
+    resets: ArrayLike = None,
+    reset_to: Carry = None,
+    reverse: bool = False,
+    recurrent_dropout_mask: ArrayLike = None,
+    implementation: RecurrenceImplementation = "auto",
+) -> Recurrence:
+    """Returns a call with inputs of 0 at padding, without checks."""
+    weights, xs = jax.tree.map(jnp.asarray, (weights, xs))
+    wide = wide_dtype(xs)
+    if initial is None:
+        initial = unit.start(jnp.zeros((xs.shape[0], weights.recurrent.shape[0]), wide))
+    initial = jax.tree.map(lambda leaf: jnp.asarray(leaf, wide), initial)
+    if resets is None:  # a single segment, which starts with initial
+        begins = Restarts(None, jax.tree.map(lambda _: None, initial))
+    else:
+        begins = restarts(resets, reset_to, initial, mask, reverse)
+    dropout = recurrent_dropout_mask
+    dropout = None if dropout is None else jnp.asarray(dropout, wide)
+    if mask is not None:
+        xs = jnp.where(mask[..., None], xs, jnp.zeros((), xs.dtype))
+    arguments = weights, xs, mask, initial, dropout, begins
+    return Recurrence(unit, reverse, implementation, arguments)
 
 
 def kind_of(
@@ -95,25 +183,26 @@ def recurrence_backend(
       ValueError: also if "persistent" is asked for and not available.
     """
     check_choice(Literal["lstm", "gru", "rau"], recurrence=recurrence)
+    check_choice(RecurrenceImplementation, implementation=implementation)
     kind, name = kind_of(recurrence, reset_after=reset_after, attention=attention)
     request = Request(kind, name, batch, steps, hidden, dtype, directions)
     return choose_backend(request, implementation)[0]
 
 
-def run_recurrences(
-    calls: Sequence[Recurrence], implementation: RecurrenceImplementation
-) -> list[tuple[Carry, Array]]:
+def run_recurrences(calls: Sequence[Recurrence]) -> list[tuple[Carry, Array]]:
     """Runs one or two directions over the same inputs; returns (final, outputs) of each."""
     # Both directions have the same inputs, mask and options, so that the first stands for both.
-    first = calls[0]
-    _, xs, mask, initial, _, _ = first.arguments
+    unit = calls[0].unit
+    weights, xs, mask, _, _, _ = calls[0].arguments
+    batch, steps = xs.shape[:2]
+    hidden = weights.recurrent.shape[0]
+    starts = tuple(call.arguments[3] for call in calls)
     dropout = [call.arguments[4] for call in calls]
     begins = [call.arguments[5] for call in calls]
-    (batch, steps), hidden = xs.shape[:2], jax.tree.leaves(initial)[0].shape[1]
     has_dropout = any(its is not None for its in dropout)
     request = Request(
-        first.kind,
-        first.name,
+        unit.kind,
+        unit.name,
         batch,
         steps,
         hidden,
@@ -121,25 +210,26 @@ def run_recurrences(
         len(calls),
         begins[0].goes_on is not None,
         has_dropout,
-        first.bound,
-        first.scale,
+        unit.bound,
+        unit.scale,
     )
-    _, variant = choose_backend(request, implementation)
+    _, variant = choose_backend(request, calls[0].implementation)
+    is_cpu = target_platform() == "cpu"
+    # On a GPU the time is that of the launches, of which an unrolled loop has fewer. A number of
+    # steps that `jax.export` leaves open is no int, and cannot be unrolled.
+    unroll = 1 if is_cpu or not isinstance(steps, int) else 4
+    statics = tuple((call.unit.spec, call.reverse, unroll) for call in calls)
     if variant is None:
-        starts = [call.arguments[3] for call in calls]
-        if len(calls) == 2 and shares_loop():
+        # For the same reason one loop runs both directions there.
+        if len(calls) == 2 and not is_cpu:
             arguments = tuple(call.arguments for call in calls)
-            return list(run_core(_scan_both, (first.core, first.static), arguments, (xs, starts)))
+            return list(run_core(_scan_both, (unit.core, statics[0]), arguments, (xs, starts)))
         return [
-            run_core(call.core, call.static, call.arguments, (xs, start))
-            for call, start in zip(calls, starts, strict=True)
+            run_core(unit.core, static, call.arguments, (xs, start))
+            for call, static, start in zip(calls, statics, starts, strict=True)
         ]
     static = Static(
-        variant,
-        tuple(call.reverse for call in calls),
-        first.core,
-        first.forward,
-        tuple(call.static for call in calls),
+        variant, tuple(call.reverse for call in calls), unit.core, unit.forward, statics
     )
     # A kernel has dropout in all directions or in none, and a mask of ones has no effect.
     if has_dropout:
@@ -149,16 +239,11 @@ def run_recurrences(
     floats = Floats(
         xs,
         tuple(call.arguments[0] for call in calls),
-        tuple(call.arguments[3] for call in calls),
+        starts,
         tuple(dropout),
         tuple(its.carry for its in begins),
     )
     return list(run_core(run_directions, (static,), (masks, floats), (xs, floats.initial)))
-
-
-def shares_loop() -> bool:
-    """Returns True if a loop for both directions is faster than two loops."""
-    return target_platform() != "cpu"
 
 
 def _scan_both(
@@ -237,41 +322,28 @@ def bidirectional(
         if pair is not None
     }
     starts = [{name: pair[way] for name, pair in carries.items()} for way in range(2)]
-    (forward_carry, forward_out), (backward_carry, backward_out) = run_both(
-        unroll, (forward, backward), xs, mask, [start | options for start in starts]
-    )
-    outputs = jnp.concatenate([forward_out, backward_out], axis=-1)
-    return (forward_carry, backward_carry), outputs
-
-
-def run_both(
-    unroll: Callable[..., tuple[Carry, Array]],
-    weights: Sequence[Weights],
-    xs: ArrayLike,
-    mask: ArrayLike,
-    options: Sequence[dict[str, Any]],
-) -> list[tuple[Carry, Array]]:
-    """Runs a recurrence from the first step to the last, and from the last to the first."""
-    # A `functools.partial`, such as a module passes, has options of both directions.
-    shared: dict[str, Any] = {}
+    pairs = list(zip((forward, backward), starts, (False, True), strict=True))
+    # The options of a `functools.partial` are unpacked, because only the function is registered.
     function: Any = unroll
-    # Options of a partial are unpacked, because only the function itself is registered.
+    shared = options
     while isinstance(function, functools.partial) and not function.args:
         shared = dict(function.keywords) | shared
         function = function.func
-    pairs = list(zip(weights, options, (False, True), strict=True))
-    prepare = _PREPARE.get(function)
-    if prepare is None:  # a function of the user
-        return [
-            unroll(its, xs, mask, **({"reverse": True} if reverse else {}), **extra)
-            for its, extra, reverse in pairs
+    check = _PREPARE.get(function)
+    if check is None:  # a function of the user
+        results = [
+            unroll(its, xs, mask, **({"reverse": True} if reverse else {}), **(start | options))
+            for its, start, reverse in pairs
         ]
-    merged = [shared | extra | {"reverse": reverse} for _, extra, reverse in pairs]
-    implementations = [arguments.pop("implementation", "auto") for arguments in merged]
-    calls = [
-        prepare(its, xs, mask, **arguments) for its, arguments in zip(weights, merged, strict=True)
-    ]
-    return run_recurrences(calls, implementations[0])
+    else:
+        calls = [
+            check(its, xs, mask, **(start | shared), reverse=reverse)
+            for its, start, reverse in pairs
+        ]
+        results = run_recurrences(calls)
+    (forward_carry, forward_out), (backward_carry, backward_out) = results
+    outputs = jnp.concatenate([forward_out, backward_out], axis=-1)
+    return (forward_carry, backward_carry), outputs
 
 
 def split_carries(name: str, carries: Any) -> tuple[Any, Any]:

@@ -1,25 +1,10 @@
-"""Needs of programs of `jax.export`: their platform, and registered tuples and dataclasses."""
+"""Tuples and dataclasses that programs of `jax.export` take and return."""
 
 from typing import TypeVar
 
-import jax
 from jax import export
 
 T = TypeVar("T", bound=type)
-
-exported_for = jax.make_user_context(default_value=None)
-"""Sets, as a context, the platform of the program that is traced; `jit` traces again for another.
-
-None is the default, outside an export.
-"""
-
-
-def target_platform() -> str:
-    """Returns the platform of the program that is traced, such as "cpu", "gpu", "cuda" or "tpu".
-
-    It is the platform of the export, and outside an export the default backend of JAX.
-    """
-    return exported_for.value or jax.default_backend()
 
 
 def exportable(kind: T) -> T:

@@ -5,6 +5,7 @@ from typing import Literal
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from gatedjax.functional._attention import masked_softmax
 from gatedjax.functional._checks import (
     check_choice,
     check_floating,
@@ -12,7 +13,6 @@ from gatedjax.functional._checks import (
     check_that,
     wide_dtype,
 )
-from gatedjax.functional._softmax import masked_softmax
 
 Gating = Literal["multiply", "sum", "concat"]
 """The operations with which `gated_attention` joins a token and its view of the query."""

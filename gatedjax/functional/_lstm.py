@@ -1,36 +1,28 @@
-"""The long short-term memory: a step, and a masked scan with a custom backward pass."""
+"""The long short-term memory: its equation, a step, and a masked scan."""
 
-import functools
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax.functional._devices import compile_outside_jit
-from gatedjax.functional._directions import Recurrence, kind_of, register, run_recurrences
+from gatedjax.functional._cell_scan import (
+    Cell,
+    Product,
+    Terms,
+    run_cell,
+    run_forward,
+    terms_of,
+)
+from gatedjax.functional._checks import wide_dtype
+from gatedjax.functional._directions import Unit, register, run_recurrences
 from gatedjax.functional._export import exportable
 from gatedjax.functional._persistent._backend import RecurrenceImplementation
 from gatedjax.functional._recurrence import (
-    Form,
-    GateSums,
-    Restarts,
-    apply_dropout,
-    as_outputs,
     check_state,
     check_weights,
     dropout_mask,
-    form_for,
-    matmul,
-    real_steps,
-    restarts,
-    state_before,
-    time_major,
-    weight_gradient,
-    wide_of,
 )
-from gatedjax.functional._types import ArrayLike, Carry, Tree
+from gatedjax.functional._types import ArrayLike, Carry
 
 
 @exportable
@@ -94,24 +86,28 @@ def lstm_step(
 
     Reference: Hochreiter and Schmidhuber 1997; forget gate of Gers et al. 2000, no peepholes.
     """
-    _, hidden = check_weights(LSTMWeights, 4, weights, x, "B D")
+    _, hidden = _check(weights, x, "B D")
     shape = (jnp.shape(x)[0], hidden)
     _check_carry("carry", carry, shape)
-    if recurrent_dropout_mask is not None:
-        check_state("recurrent_dropout_mask", recurrent_dropout_mask, shape)
     x = jnp.asarray(x)
-    wide = wide_of(x.dtype)
-    h, c = (jnp.asarray(value, wide) for value in carry)
-    fed = apply_dropout(h, recurrent_dropout_mask).astype(x.dtype)
-    gates = (
-        matmul(x, jnp.asarray(weights.input, x.dtype), wide)
-        + matmul(fed, jnp.asarray(weights.recurrent, x.dtype), wide)
-        + jnp.asarray(weights.bias, wide)[None]
-    )
-    i, f, g, o = jnp.split(gates, 4, axis=-1)
-    c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
-    new = LSTMState(jax.nn.sigmoid(o) * jnp.tanh(c), c)
+    carry = LSTMState(*(jnp.asarray(value, wide_dtype(x.dtype)) for value in carry))
+    dropout = dropout_mask(recurrent_dropout_mask, shape, wide_dtype(x.dtype))
+    new = _advance(None, terms_of(CELL, weights, x, dropout), carry)
     return new, new.hidden.astype(x.dtype)
+
+
+# The equation of `lstm_step` and of the scan of `lstm`, forwards and backwards. The kernel for GPUs
+# (recurrence.cu, the kind "lstm") repeats it and its derivative. A term with weights [H] of its own
+# reads terms.weights["name"] here; the name is in `CELL` and is a field of `LSTMWeights`, with its
+# shape in `_check` and, for modules, in `nn.LSTMCell._layout`, and with a name in `PARAMETERS`.
+# Without the kernel, the kind of `LSTM_UNIT` is None.
+def _advance(_: None, terms: Terms, carry: LSTMState) -> LSTMState:
+    i, f, g, o = terms.sums(0, terms.drop(carry.hidden))
+    c = terms.sigmoid(f) * carry.cell + terms.sigmoid(i) * terms.tanh(g)
+    return LSTMState(terms.sigmoid(o) * jnp.tanh(c), c)
+
+
+CELL = Cell(_advance, None, 4, (Product((0, 1, 2, 3)),))
 
 
 def _check_carry(name: str, carry: Carry, shape: tuple[int, int]) -> None:
@@ -177,7 +173,7 @@ def lstm(
 
     Reference: as `lstm_step`; recurrent dropout of Gal and Ghahramani 2016.
     """
-    call = _prepare(
+    call = check_call(
         weights,
         xs,
         mask,
@@ -187,163 +183,16 @@ def lstm(
         reset_to=reset_to,
         reverse=reverse,
         recurrent_dropout_mask=recurrent_dropout_mask,
+        implementation=implementation,
     )
-    return run_recurrences((call,), implementation)[0]
+    return run_recurrences((call,))[0]
 
 
-def _prepare(
-    weights: LSTMWeights,
-    xs: ArrayLike,
-    mask: ArrayLike = None,
-    *,
-    lengths: ArrayLike = None,
-    initial: LSTMState | None = None,
-    resets: ArrayLike = None,
-    reset_to: LSTMState | None = None,
-    reverse: bool = False,
-    recurrent_dropout_mask: Array | None = None,
-) -> Recurrence:
-    """Checks the arguments of `lstm`; returns a `Recurrence` with inputs of 0 at padding."""
-    _, hidden = check_weights(LSTMWeights, 4, weights, xs, "B T D")
-    xs, mask = real_steps(xs, mask, lengths)
-    shape, wide = (xs.shape[0], hidden), wide_of(xs.dtype)
-    if initial is None:
-        initial = LSTMState(jnp.zeros(shape, wide), jnp.zeros(shape, wide))
-    _check_carry("initial", initial, shape)
-    initial = LSTMState(*(jnp.asarray(value, wide) for value in initial))
-    check = functools.partial(_check_carry, shape=shape)
-    begins = restarts(resets, reset_to, initial, mask, xs.shape[:2], reverse, check)
-    dropout = dropout_mask(recurrent_dropout_mask, shape, wide)
-    weights = LSTMWeights(*map(jnp.asarray, weights))
-    arguments = (weights, xs, mask, initial, dropout, begins)
-    static = form_for(*shape, steps=xs.shape[1]), reverse
-    return Recurrence(*kind_of("lstm"), reverse, _lstm, _run_forward, static, arguments)
+def _check(weights: LSTMWeights, xs: ArrayLike, axes: str) -> tuple[int, int]:
+    return check_weights(LSTMWeights, 4, weights, xs, axes)
 
 
-register(lstm, _prepare)
-
-
-# The state is [H, B] or [B, H] inside the loops (see `form_for`), [B, H] outside.
-
-
-def _forward(
-    form: Form,
-    reverse: bool,
-    weights: LSTMWeights,
-    xs: Array,
-    mask: Array | None,
-    initial: LSTMState,
-    dropout: Array | None,
-    begins: Restarts,
-) -> tuple[tuple[LSTMState, Array], tuple[Array, Tree]]:
-    """Runs the scan of `lstm` and stores the arrays that its backward pass needs."""
-    size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.hidden.dtype
-    # sigmoid(a) = (1 + tanh(a / 2)) / 2: with halved columns one tanh serves all four gates.
-    half = jnp.repeat(jnp.array([0.5, 0.5, 1.0, 0.5], wide), size)
-    kernel, recurrent = (
-        (value.astype(wide) * half[None]).astype(dtype)
-        for value in (weights.input, weights.recurrent)
-    )
-    sums = GateSums(form, kernel, recurrent, weights.bias.astype(wide) * half)
-    drop, fresh_h, fresh_c = map(form.turn, (dropout, *begins.carry))
-
-    def body(carry: tuple[Array, Array], step: Tree) -> Tree:
-        """Computes a step: ((h, c), (input, is real, goes on)) -> (carry, (new h, saved))."""
-        x, keep, goes_on = step
-        h, c = form.select(goes_on, carry[0], fresh_h), form.select(goes_on, carry[1], fresh_c)
-        fed = apply_dropout(h, drop).astype(dtype)
-        t = jnp.tanh(sums.of_both(sums.prepare(x), fed))
-        i, f, o = (0.5 * form.part(t, k * size, (k + 1) * size) + 0.5 for k in (0, 1, 3))
-        g = form.part(t, 2 * size, 3 * size)
-        new_c = f * c + i * g
-        new_h = o * jnp.tanh(new_c)
-        new_h, new_c = form.select(keep, new_h, h), form.select(keep, new_c, c)
-        return (new_h, new_c), (form.turn(new_h), (c, i, f, g, o))
-
-    (h, c), (states, saved) = lax.scan(
-        body,
-        (form.turn(initial.hidden), form.turn(initial.cell)),
-        (sums.steps(time_major(xs)), time_major(mask), time_major(begins.goes_on)),
-        reverse=reverse,
-        unroll=form.unroll,
-    )
-    final = LSTMState(form.turn(h), form.turn(c))
-    return (final, as_outputs(time_major(states), mask, dtype)), (states, saved)
-
-
-def _run_forward(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState, Array]:
-    return _forward(form, reverse, *arguments)[0]
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _lstm(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState, Array]:
-    return _run_forward(form, reverse, *arguments)
-
-
-def _lstm_fwd(form: Form, reverse: bool, *arguments: Tree) -> Tree:
-    result, saved = _forward(form, reverse, *arguments)
-    return result, (arguments, saved)
-
-
-@compile_outside_jit(*range(2))
-def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> Tree:
-    """Returns the gradients of the `arguments` of `_lstm`, in their order."""
-    (weights, xs, mask, initial, dropout, begins), (states, saved) = residuals
-    final, outputs = cotangents
-    dtype, wide = xs.dtype, initial.hidden.dtype
-    recurrent = weights.recurrent.astype(dtype)
-    fresh = begins.carry
-    kernel, drop = form.turn(recurrent.T), form.turn(dropout)
-
-    def body(carry: tuple[Tree, Tree], step: Tree) -> Tree:
-        """Computes the gradients of a step."""
-        (dh, dc), (total_h, total_c) = carry
-        dy, keep, goes_on, (c, i, f, g, o) = step
-        # c_t is computed again from the gates, instead of being stored for all steps.
-        tanh_c = jnp.tanh(f * c + i * g)
-        # Padding copies the carry, so no gradient enters the gates there.
-        dh_new = form.select(keep, dh + form.turn(dy).astype(wide), 0.0)
-        dc_new = form.select(keep, dc, 0.0) + dh_new * o * (1 - tanh_c * tanh_c)
-        blocks = (
-            dc_new * g * i * (1 - i),
-            dc_new * c * f * (1 - f),
-            dc_new * i * (1 - g * g),
-            dh_new * tanh_c * o * (1 - o),
-        )
-        gates = form.join(blocks).astype(dtype)
-        through = apply_dropout(form.product(kernel, gates, wide), drop)
-        if keep is not None:
-            # A copied carry passes its gradient on unchanged.
-            through = through + form.select(keep, jnp.zeros_like(dh), dh)
-        dh, total_h = form.split(goes_on, through, total_h)
-        dc, total_c = form.split(goes_on, form.select(keep, dc_new * f, dc), total_c)
-        return ((dh, dc), (total_h, total_c)), form.turn(gates)
-
-    totals = jax.tree.map(jnp.zeros_like, fresh)
-    turned = jax.tree.map(form.turn, ((final.hidden, final.cell), tuple(totals)))
-    (d_initial, d_fresh), gates = lax.scan(
-        body,
-        turned,
-        (time_major(outputs), time_major(mask), time_major(begins.goes_on), saved),
-        reverse=not reverse,
-        unroll=form.unroll,
-    )
-    before = state_before(states, initial.hidden, reverse, begins.goes_on, fresh.hidden)
-    fed = before if dropout is None else before * dropout[None]
-    # A weight gradient sums over all steps and rows, so it is a single large product after the loop
-    # and not a small product in each step.
-    d_weights = LSTMWeights(
-        weight_gradient(time_major(xs), gates, wide).astype(weights.input.dtype),
-        weight_gradient(fed.astype(dtype), gates, wide).astype(weights.recurrent.dtype),
-        jnp.sum(gates, axis=(0, 1), dtype=wide).astype(weights.bias.dtype),
-    )
-    d_xs = matmul(gates, weights.input.astype(dtype).T, wide)
-    d_xs = time_major(d_xs).astype(dtype)
-    d_dropout = None
-    if dropout is not None:  # unused, as in training, it is removed by the compiler
-        d_dropout = jnp.sum(before * matmul(gates, recurrent.T, wide), axis=0)
-    d_initial, d_fresh = (LSTMState(*map(form.turn, parts)) for parts in (d_initial, d_fresh))
-    return d_weights, d_xs, None, d_initial, d_dropout, Restarts(None, d_fresh)
-
-
-_lstm.defvjp(_lstm_fwd, _lstm_bwd)
+LSTM_UNIT = Unit(
+    "lstm", "lstm", run_cell, run_forward, CELL, lambda h: LSTMState(h, h), _check_carry
+)
+check_call = register(lstm, _check, lambda _: LSTM_UNIT)

@@ -8,14 +8,15 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Int
 
+from gatedjax.functional._attention import step_mask
 from gatedjax.functional._checks import check_that
 from gatedjax.functional._devices import has_manual_axes, rows_like, run_core, vary_together
 from gatedjax.functional._recurrence import (
     Restarts,
+    check_resets,
     real_alone,
     restarts,
     spread,
-    step_mask,
     time_major,
 )
 from gatedjax.functional._types import Carry, Tree
@@ -80,10 +81,12 @@ def masked_scan(
     sharded = jax.tree.leaves((xs, mask, resets, initial))
     initial, xs, mask, resets, reset_to = rows_like((initial, xs, mask, resets, reset_to), *sharded)
 
-    def check(name: str, carry: Carry) -> None:
-        _check_like(initial, jax.tree.map(jnp.asarray, carry), name)
-
-    begins = restarts(resets, reset_to, initial, mask, shape, reverse, check)
+    if reset_to is not None:
+        _check_like(initial, jax.tree.map(jnp.asarray, reset_to), "reset_to")
+    begins = Restarts(None, None)
+    if resets is not None:
+        check_resets(resets, shape)
+        begins = restarts(resets, reset_to, initial, mask, reverse)
     padding: Carry = None
     if mask is not None and 0 not in shape:
         # Clearing only the outputs at padding would leave 0 * NaN in the derivative of the step,
@@ -186,5 +189,5 @@ def _check_like(expected: Carry, carry: Carry, name: str) -> None:
         check_that(jnp.shape(new) == old.shape, f"{name} must have shape {old.shape}", new)
         if jnp.result_type(new) != old.dtype:
             dtype = jnp.result_type(new)
-            wanted = f"dtype {old.dtype}, the dtype of initial"
-            raise TypeError(f"{name} must have {wanted}, got {dtype}")
+            requirement = f"dtype {old.dtype}, the dtype of initial"
+            raise TypeError(f"{name} must have {requirement}, got {dtype}")

@@ -6,10 +6,15 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax.functional._checks import check_floating, check_mask, check_shape, check_that
+from gatedjax.functional._checks import (
+    check_floating,
+    check_mask,
+    check_shape,
+    check_that,
+    is_known,
+)
 from gatedjax.functional._devices import rows_like
 from gatedjax.functional._export import exportable
-from gatedjax.functional._tracing import is_known
 from gatedjax.functional._types import ArrayLike
 
 
@@ -128,9 +133,11 @@ def append_to_cache(
     check_shape((*cache.key.shape[:2], count, cache.key.shape[3]), key=key)
     check_shape((*cache.value.shape[:2], count, cache.value.shape[3]), value=value)
     if (selector_key is None) != (cache.selector_key is None):
-        wanted, got = ("None", "an array") if cache.selector_key is None else ("an array", "None")
+        requirement, got = (
+            ("None", "an array") if cache.selector_key is None else ("an array", "None")
+        )
         raise ValueError(
-            f"selector_key must be {wanted} like the selector_key of the cache, got {got}"
+            f"selector_key must be {requirement} like the selector_key of the cache, got {got}"
         )
     check_mask(mask, (rows, count))
     at = cache.position

@@ -11,12 +11,11 @@ from jaxtyping import Array, Bool, Float, Int
 from gatedjax.functional._checks import (
     check_choice,
     check_floating,
-    check_integers,
     check_mask,
     check_that,
+    integers_of,
     listed_as_array,
     wide_dtype,
-    wide_integers,
 )
 from gatedjax.functional._devices import on_rows
 
@@ -112,9 +111,7 @@ def pointer_sum_indexed(
     Memory: [*B, K, P] floats, twice with gradients.
     """
     logits = _check_logits(logits, aggregation)
-    positions = listed_as_array(positions)
-    check_integers(positions=positions)
-    positions = wide_integers(positions)
+    positions = integers_of("positions", listed_as_array(positions))
     lead, size = logits.shape[:-1], logits.shape[-1]
     fits = positions.ndim == logits.ndim + 1 and positions.shape[:-2] == lead
     check_that(fits, f"positions must have shape {(*lead, 'K', 'P')}", positions)

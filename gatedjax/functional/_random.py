@@ -6,7 +6,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from gatedjax._utils.tracing import check_key, check_keys
 from gatedjax.functional._checks import check_dtype, check_floating, check_rate, check_that
-from gatedjax.functional._relaxations import logistic_noise
+from gatedjax.functional._relaxations import logistic_of
 
 
 def example_keys(key: Key[Array, ""], example_id: Int[Array, " B"]) -> Key[Array, " B"]:
@@ -26,7 +26,11 @@ def example_keys(key: Key[Array, ""], example_id: Int[Array, " B"]) -> Key[Array
     # Ids of 64 bits, such as hashes, are allowed: JAX takes their lower half.
     check_dtype(jnp.integer, "integers", {"example_id": example_id})
     check_that(jnp.ndim(example_id) == 1, "example_id must have shape [B]", example_id)
-    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, example_id)
+    return fold_in_each(key, example_id)
+
+
+fold_in_each = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
+"""Computes `example_keys` without checks."""
 
 
 def example_noise(keys: Key[Array, " B"], size: int) -> Float[Array, "B size"]:
@@ -44,7 +48,12 @@ def example_noise(keys: Key[Array, " B"], size: int) -> Float[Array, "B size"]:
       float32 noise, log u - log(1 - u) for uniform u, at each of the T positions.
     """
     check_keys(keys=keys)
-    return jax.vmap(lambda key: logistic_noise(key, (size,)))(keys)
+    return noise_of(keys, size)
+
+
+def noise_of(keys: Array, size: int) -> Array:
+    """Computes `example_noise` without checks."""
+    return jax.vmap(lambda key: logistic_of(key, (size,)))(keys)
 
 
 def example_dropout(
@@ -70,7 +79,12 @@ def example_dropout(
     if rate == 0.0:
         return inputs
     check_floating(inputs=inputs)
-    rows, *shape = jnp.shape(inputs)
-    check_keys(rows, keys=keys)
+    check_keys(jnp.shape(inputs)[0], keys=keys)
+    return drop(inputs, rate, keys)
+
+
+def drop(inputs: Array, rate: float, keys: Array) -> Array:
+    """Computes `example_dropout` without checks, for a rate above 0."""
+    shape = jnp.shape(inputs)[1:]
     keep = jax.vmap(lambda key: jax.random.bernoulli(key, 1.0 - rate, shape))(keys)
     return jnp.where(keep, inputs / (1.0 - rate), jnp.zeros_like(inputs))

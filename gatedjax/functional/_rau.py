@@ -1,48 +1,490 @@
-"""The recurrent attention unit over time: a masked scan with a custom backward pass."""
+"""The recurrent attention unit: weights, a step with each form of its attention, masked scans."""
 
 import functools
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax.functional._devices import compile_outside_jit, run_core
-from gatedjax.functional._directions import Recurrence, kind_of, register, run_recurrences
+from gatedjax.functional._cell_scan import Blocks, Cell, Terms, run_cell, run_forward, terms_of
+from gatedjax.functional._checks import check_choice, wide_dtype
+from gatedjax.functional._devices import run_core
+from gatedjax.functional._directions import Unit, kind_of, register, run_recurrences
+from gatedjax.functional._export import exportable
+from gatedjax.functional._gru import gates_of, products_of
 from gatedjax.functional._masked_scan import scan_steps
 from gatedjax.functional._persistent._backend import RecurrenceImplementation
-from gatedjax.functional._rau_step import (
-    AnyRAUWeights,
-    RAUAttention,
-    RAUOptions,
-    RAUTimeState,
-    RAUWeights,
-    advance,
-    advance_and_attend,
-    check_carry,
-    check_options,
-    check_rau_weights,
-    hidden_of,
-    initial_state,
-)
 from gatedjax.functional._recurrence import (
-    Form,
-    GateSums,
     Restarts,
-    apply_dropout,
     as_outputs,
+    check_recurrent_bias,
+    check_state,
+    check_weights,
     dropout_mask,
-    form_for,
     matmul,
     real_alone,
-    real_steps,
-    restarts,
-    state_before,
-    time_major,
-    weight_gradient,
-    wide_of,
 )
 from gatedjax.functional._types import ArrayLike, Carry, Tree, Weights
+
+RAUAttention = Literal[
+    "feature_proj", "concat", "matrix", "time_causal", "sigmoid", "additive_relu"
+]
+"""The forms of the attention, see `rau_step`."""
+
+
+@exportable
+class RAUWeights(NamedTuple):
+    """Weights for the attention forms feature_proj, sigmoid and additive_relu.
+
+    Kernels multiply from the right, in blocks of H columns: reset gate r, update gate z, candidate
+    c, attention logits a and values u, in this order. D is the width of the inputs, H that of the
+    hidden state.
+
+    Attributes:
+      input: kernels that multiply the input x [D, 5H].
+      recurrent: kernels that multiply the hidden state h [H, 5H].
+      bias: biases of the blocks [5H].
+      recurrent_bias: a second bias of c [H], used with reset_after only; None means zeros.
+    """
+
+    input: Float[Array, "D 5H"]
+    recurrent: Float[Array, "H 5H"]
+    bias: Float[Array, "5H"]
+    recurrent_bias: Float[Array, " H"] | None = None
+
+
+@exportable
+class RAUHiddenWeights(NamedTuple):
+    """Weights with attention logits from a tanh layer of width K.
+
+    The blocks are the r, z, c and u of `RAUWeights`, and S is the number of logits: H for the forms
+    of `RAUWeights`, 1 for time_causal, where score_bias cancels and may be None (zeros).
+
+        >>> from gatedjax.functional import rau
+        >>> blocks = jnp.ones((3, 16)), jnp.ones((4, 16)), jnp.zeros(16)
+        >>> logits = jnp.ones((7, 5)), jnp.zeros(5), jnp.ones((5, 4)), jnp.zeros(4)
+        >>> rau(RAUHiddenWeights(*blocks, *logits), jnp.ones((2, 5, 3)))[0].shape
+        (2, 4)
+
+    Attributes:
+      input, recurrent, bias: weights of x [D, 4H], weights of h [H, 4H] and biases [4H] of the
+        blocks.
+      hidden, hidden_bias: W_h [D + H, K] and b_h [K] of the tanh layer, which reads [x, h].
+      score, score_bias: W_a [K, S] and b_a [S], from the tanh layer to the logits.
+      recurrent_bias: a second bias of c [H], used with reset_after only; None means zeros.
+    """
+
+    input: Float[Array, "D 4H"]
+    recurrent: Float[Array, "H 4H"]
+    bias: Float[Array, "4H"]
+    hidden: Float[Array, "D+H K"]
+    hidden_bias: Float[Array, " K"]
+    score: Float[Array, "K S"]
+    score_bias: Float[Array, " S"] | None = None
+    recurrent_bias: Float[Array, " H"] | None = None
+
+
+@exportable
+class RAUConcatWeights(NamedTuple):
+    """Weights for the attention form concat, with logits over the D + H entries of [x, h].
+
+    The blocks are the r, z and c of `RAUWeights`.
+
+        >>> from gatedjax.functional import rau
+        >>> blocks = jnp.ones((3, 12)), jnp.ones((4, 12)), jnp.zeros(12)
+        >>> attention = jnp.ones((7, 7)), jnp.zeros(7), jnp.ones((7, 4)), jnp.zeros(4)
+        >>> weights = RAUConcatWeights(*blocks, *attention)
+        >>> rau(weights, jnp.ones((2, 5, 3)), attention="concat")[0].shape
+        (2, 4)
+
+    Attributes:
+      input, recurrent, bias: weights of x [D, 3H], weights of h [H, 3H] and biases [3H] of the
+        blocks.
+      score, score_bias: W_a [D + H, D + H] and b_a [D + H], from [x, h] to the logits.
+      value, value_bias: W_u [D + H, H] and b_u [H], from the weighted [x, h] to the H features.
+      recurrent_bias: a second bias of c [H], used with reset_after only; None means zeros.
+    """
+
+    input: Float[Array, "D 3H"]
+    recurrent: Float[Array, "H 3H"]
+    bias: Float[Array, "3H"]
+    score: Float[Array, "D+H D+H"]
+    score_bias: Float[Array, " D+H"]
+    value: Float[Array, "D+H H"]
+    value_bias: Float[Array, " H"]
+    recurrent_bias: Float[Array, " H"] | None = None
+
+
+@exportable
+class RAUMatrixWeights(NamedTuple):
+    """Weights for the attention form matrix, with logits over [x, h] for each of the H features.
+
+    The blocks are the r, z and c of `RAUWeights`.
+
+        >>> from gatedjax.functional import rau
+        >>> blocks = jnp.ones((3, 12)), jnp.ones((4, 12)), jnp.zeros(12)
+        >>> logits = jnp.ones((4, 7)), jnp.ones((7, 7)), jnp.zeros(7)
+        >>> weights = RAUMatrixWeights(*blocks, *logits)
+        >>> rau(weights, jnp.ones((2, 5, 3)), attention="matrix")[0].shape
+        (2, 4)
+
+    Attributes:
+      input, recurrent, bias: weights of x [D, 3H], weights of h [H, 3H] and biases [3H] of the
+        blocks.
+      affinity: the part of the logits that depends on the feature [H, D + H].
+      score, score_bias: W_a [D + H, D + H] and b_a [D + H], from [x, h] to the part of the logits
+        that all features share.
+      recurrent_bias: a second bias of c [H], used with reset_after only; None means zeros.
+    """
+
+    input: Float[Array, "D 3H"]
+    recurrent: Float[Array, "H 3H"]
+    bias: Float[Array, "3H"]
+    affinity: Float[Array, "H D+H"]
+    score: Float[Array, "D+H D+H"]
+    score_bias: Float[Array, " D+H"]
+    recurrent_bias: Float[Array, " H"] | None = None
+
+
+AnyRAUWeights = RAUWeights | RAUHiddenWeights | RAUConcatWeights | RAUMatrixWeights
+
+
+@exportable
+class RAUTimeState(NamedTuple):
+    """The carry of the attention form time_causal.
+
+        >>> state = RAUTimeState(jnp.zeros((2, 4)), jnp.full((2, 1), -jnp.inf), jnp.zeros((2, 1)))
+        >>> state.hidden.shape
+        (2, 4)
+
+    Attributes:
+      hidden: the hidden state h [B, H] of B rows and H hidden units.
+      log_norm: log sum exp of the logits so far [B, 1], -inf before the first step.
+      steps: the number of steps so far [B, 1].
+    """
+
+    hidden: Float[Array, "B H"]
+    log_norm: Float[Array, "B 1"]
+    steps: Float[Array, "B 1"]
+
+
+def initial_state(attention: str, hidden: Array) -> Tree:
+    """Returns the first carry with a hidden state of zeros [B, H], or a `RAUTimeState` of it."""
+    if attention != "time_causal":
+        return hidden
+    column = jnp.zeros_like(hidden[:, :1])
+    # -inf is the logarithm of an empty sum, so that the first step has p = 1.
+    return RAUTimeState(hidden, column - jnp.inf, column)
+
+
+class RAUOptions(NamedTuple):
+    """The options of `rau_step` that are known while tracing."""
+
+    attention: RAUAttention
+    rescale: bool
+    reset_after: bool
+
+
+def rau_step(
+    weights: AnyRAUWeights,
+    carry: Float[Array, "B H"] | RAUTimeState,
+    x: Float[Array, "B D"],
+    *,
+    attention: RAUAttention = "feature_proj",
+    rescale: bool = False,
+    reset_after: bool = False,
+    recurrent_dropout_mask: Float[Array, "B H"] | None = None,
+) -> tuple[Float[Array, "B H"] | RAUTimeState, Float[Array, "B H"]]:
+    """Computes a step of a recurrent attention unit.
+
+    z and c are those of `gru_step`, and h' = (1 - z) h + z c / 2 + z s / 2. With u = [x, m h] and
+    the affine maps A(u) = u W_a + b_a and V(u) = u W_u + b_u, the attention candidate s is
+
+    feature_proj    tanh(p V(u)),  p = softmax(A(u)) over the H features
+    sigmoid         tanh(p V(u)),  p = sigmoid(A(u)), a control without competition
+    concat          tanh(V(p u)),  p = softmax(A(u)) over the D + H entries of u
+    matrix          tanh(P u),     P_ij = softmax over j of affinity_ij + A(u)_j, H x (D + H)
+    time_causal     tanh(p V(u)),  p = exp(a_t) / sum over s <= t of exp(a_s), a_t a scalar A(.)
+    additive_relu   added to a whole GRU: h' = (1 - z) h + z c + softmax(A(u)) relu(V(u))
+
+    With `RAUHiddenWeights` (required by time_causal, optional for the forms of `RAUWeights`)
+    A acts on tanh(u W_h + b_h) instead of u.
+
+        >>> weights = RAUWeights(jnp.ones((3, 20)), jnp.ones((4, 20)), jnp.zeros(20))
+        >>> carry, output = rau_step(weights, jnp.zeros((2, 4)), jnp.ones((2, 3)))
+        >>> carry.shape, output.shape
+        ((2, 4), (2, 4))
+
+    Args:
+      weights: `RAUWeights` or `RAUHiddenWeights`, for concat `RAUConcatWeights`, for matrix
+        `RAUMatrixWeights`, for time_causal `RAUHiddenWeights`.
+      carry: h, the hidden state of B rows, or a `RAUTimeState` for time_causal.
+      x: inputs of width D; the products are formed in its dtype, softmax and sums in float32.
+      attention: the form of the attention, a name of the table above.
+      rescale: multiply p by the length of the softmax's axis (the steps so far for time_causal),
+        so that its mean is 1; otherwise s is near 0 for wide layers. Not for sigmoid.
+      reset_after: apply the reset gate after the recurrent product, see `gru_step`.
+      recurrent_dropout_mask: m, a multiplicative mask of h, 0 or 1 / keep; None means all ones.
+
+    Returns:
+      (carry, output): the next carry in float32, or in float64 for float64 inputs; and h' in the
+      dtype of x, in the order of `jax.lax.scan`. The entries of h' stay within [-1, 1] if they
+      start there, but with additive_relu. With H = 1 a softmax over features is 1. A non-finite
+      input makes its own row non-finite and no other.
+
+    Raises:
+      ValueError: also if attention is the softmax over all steps as printed, recurrent_bias is
+        given without reset_after, or sigmoid is to be rescaled.
+
+    Reference: Zhong, Yue and Ling 2018, "Recurrent Attention Unit", equations 1 to 8.
+    Deviations: the printed softmax runs over all T steps, which no recurrence can compute (a_t
+    needs h_{t-1}, which needs the weights before it, whose denominators need a_t); time_causal is
+    the nearest form. The paper leaves shapes and the map to H features open and shows no bias
+    in the attention; additive_relu follows third parties.
+    """
+    options = check_options(attention, rescale, reset_after)
+    sizes = check_rau_weights(weights, x, "B D", options)
+    shape = (jnp.shape(x)[0], sizes[1])
+    check_carry("carry", carry, shape, options)
+    x = jnp.asarray(x)
+    wide = wide_dtype(x.dtype)
+    carry = jax.tree.map(lambda value: jnp.asarray(value, wide), carry)
+    dropout = dropout_mask(recurrent_dropout_mask, shape, wide)
+    new, _ = advance_and_attend(options, weights, carry, x, dropout)
+    return new, hidden_of(new).astype(x.dtype)
+
+
+def hidden_of(carry: Carry) -> Array:
+    """Returns the hidden state h [B, H] of a carry, which is h or a `RAUTimeState`."""
+    return carry.hidden if isinstance(carry, RAUTimeState) else carry
+
+
+def cell_of(options: RAUOptions, weights: Weights) -> Cell:
+    """Returns the equation for weights of any kind; it runs by itself with `RAUWeights`."""
+    blocks = num_blocks(type(weights))
+    return Cell(_advance, options, blocks, products_of(blocks, options.reset_after))
+
+
+def num_blocks(kind: Any) -> int:
+    """Returns the number of blocks of columns of the kernels in weights of a class."""
+    return {RAUWeights: 5, RAUHiddenWeights: 4}.get(kind, 3)
+
+
+def advance_and_attend(
+    options: RAUOptions, weights: Weights, carry: Carry, x: Array, dropout: Array | None
+) -> tuple[Tree, Array]:
+    """Returns the next carry, and the attention weights p of the step, without checks. p is [B, H],
+    but [B, D + H] for concat, [B, H, D + H] for matrix and [B, 1] for time_causal.
+    """
+    terms = terms_of(cell_of(options, weights), weights, x, dropout)
+    fed = terms.drop(hidden_of(carry))
+    u = jnp.concatenate([x.astype(fed.dtype), fed], axis=1)
+    return _attend(options, terms, carry, weights, _Inputs(u, x.dtype))
+
+
+def _advance(options: RAUOptions, terms: Terms, carry: Carry) -> Carry:
+    return _attend(options, terms, carry)[0]
+
+
+# The equation of `rau_step` and of the scans of `rau`, forwards and backwards. The kernel for GPUs
+# (recurrence.cu, the kind "rau") repeats it and its derivative for feature_proj.
+def _attend(
+    options: RAUOptions,
+    terms: Terms,
+    carry: Carry,
+    weights: Any = None,
+    inputs: Any = None,
+) -> tuple[Tree, Array]:
+    h = hidden_of(carry)
+    # The first three blocks are a GRU's in all kinds of weights.
+    z, candidate, blocks = gates_of(options.reset_after, terms, h)
+    if isinstance(carry, RAUTimeState):
+        p, second, log_norm, steps = _time_causal(weights, inputs, blocks, carry, options.rescale)
+        return RAUTimeState(h + z * ((candidate + second) / 2 - h), log_norm, steps), p
+    p, second = _FORMS[options.attention](weights, inputs, blocks, options.rescale)
+    if options.attention == "additive_relu":
+        return h + z * (candidate - h) + second, p
+    return h + z * ((candidate + second) / 2 - h), p
+
+
+class _Inputs(NamedTuple):
+    """The inputs of the attention of a step."""
+
+    u: Array  # [x, m h], the input and the state after dropout, [B, D + H]
+    dtype: jnp.dtype  # of products; sums have the dtype of u
+
+    def affine(self, inputs: Array, kernel: Array, bias: Array | None) -> Array:
+        wide = self.u.dtype
+        product = matmul(inputs.astype(self.dtype), jnp.asarray(kernel, self.dtype), wide)
+        return product if bias is None else product + jnp.asarray(bias, wide)[None]
+
+
+def _logits_and_value(weights: Weights, inputs: _Inputs, blocks: Blocks) -> tuple[Array, Array]:
+    if len(blocks) == 2:  # `RAUWeights`
+        return blocks[0], blocks[1]
+    inner = jnp.tanh(inputs.affine(inputs.u, weights.hidden, weights.hidden_bias))
+    return inputs.affine(inner, weights.score, weights.score_bias), blocks[0]
+
+
+def _softmax(logits: Array, rescale: bool) -> Array:
+    return jax.nn.softmax(logits, axis=-1) * (logits.shape[-1] if rescale else 1)
+
+
+# A function per attention form, which returns (p, s); see `rau_step`.
+
+
+def _feature_proj(
+    weights: Weights, inputs: _Inputs, blocks: Blocks, rescale: bool
+) -> tuple[Array, Array]:
+    logits, value = _logits_and_value(weights, inputs, blocks)
+    p = _softmax(logits, rescale)
+    return p, jnp.tanh(p * value)
+
+
+def _sigmoid(
+    weights: Weights, inputs: _Inputs, blocks: Blocks, rescale: bool
+) -> tuple[Array, Array]:
+    logits, value = _logits_and_value(weights, inputs, blocks)
+    # `rescale` has no effect, because a sigmoid has no sum over the features. `check_options`
+    # refuses it.
+    p = jax.nn.sigmoid(logits)
+    return p, jnp.tanh(p * value)
+
+
+def _additive_relu(
+    weights: Weights, inputs: _Inputs, blocks: Blocks, rescale: bool
+) -> tuple[Array, Array]:
+    logits, value = _logits_and_value(weights, inputs, blocks)
+    p = _softmax(logits, rescale)
+    return p, p * jax.nn.relu(value)
+
+
+def _concat(
+    weights: RAUConcatWeights, inputs: _Inputs, _: Blocks, rescale: bool
+) -> tuple[Array, Array]:
+    p = _softmax(inputs.affine(inputs.u, weights.score, weights.score_bias), rescale)
+    return p, jnp.tanh(inputs.affine(p * inputs.u, weights.value, weights.value_bias))
+
+
+def _matrix(
+    weights: RAUMatrixWeights, inputs: _Inputs, _: Blocks, rescale: bool
+) -> tuple[Array, Array]:
+    logits = inputs.affine(inputs.u, weights.score, weights.score_bias)[:, None, :]
+    # The affinity [H, D + H] is the same for all examples, and only the logits depend on the input.
+    p = _softmax(logits + jnp.asarray(weights.affinity, logits.dtype)[None], rescale)
+    return p, jnp.tanh(jnp.sum(p * inputs.u[:, None, :], axis=-1))
+
+
+def _time_causal(
+    weights: RAUHiddenWeights, inputs: _Inputs, blocks: Blocks, carry: RAUTimeState, rescale: bool
+) -> tuple[Array, Array, Array, Array]:
+    """Returns p, the step's weight among the steps so far, s, and the fields of the next carry."""
+    logits, value = _logits_and_value(weights, inputs, blocks)
+    # The sum runs in log space, because a later logit may exceed all logits so far and no maximum
+    # is known in advance.
+    log_norm, steps = jnp.logaddexp(carry.log_norm, logits), carry.steps + 1
+    p = jnp.exp(logits - log_norm) * (steps if rescale else 1)
+    return p, jnp.tanh(p * value), log_norm, steps
+
+
+_FORMS: dict[str, Callable[[Any, Any, Blocks, bool], tuple[Array, Array]]] = {
+    "feature_proj": _feature_proj,
+    "sigmoid": _sigmoid,
+    "additive_relu": _additive_relu,
+    "concat": _concat,
+    "matrix": _matrix,
+}
+
+
+def check_options(
+    attention: Any = "feature_proj", rescale: Any = False, reset_after: Any = False
+) -> RAUOptions:
+    """Checks the options `attention`, `rescale` and `reset_after` of `rau_step`."""
+    if attention == "time":
+        raise ValueError(
+            "attention must be causal, got 'time', the softmax over all T steps as printed: a_t "
+            "needs the state before it, which needs earlier attention weights, and their "
+            "denominators need a_t; use 'time_causal', a softmax over the steps so far"
+        )
+    check_choice(RAUAttention, attention=attention)
+    for name, value in {"rescale": rescale, "reset_after": reset_after}.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} must be True or False, got {value!r}")
+    if rescale and attention == "sigmoid":
+        raise ValueError(
+            "rescale must be False for attention='sigmoid', got True: there is no softmax axis"
+        )
+    return RAUOptions(attention, rescale, reset_after)
+
+
+def kinds_of(attention: str) -> tuple[type[AnyRAUWeights], ...]:
+    """Returns the classes of weights for a form of the attention, that of a tanh layer last."""
+    kinds: dict[str, tuple[type[AnyRAUWeights], ...]] = {
+        "concat": (RAUConcatWeights,),
+        "matrix": (RAUMatrixWeights,),
+        "time_causal": (RAUHiddenWeights,),
+    }
+    return kinds.get(attention, (RAUWeights, RAUHiddenWeights))
+
+
+def shapes_of(
+    kind: Any, features: int, hidden: int, inner: int, scores: int
+) -> dict[str, tuple[int, ...]]:
+    """Returns {field: shape} of the fields of the attention, for D, H, K and the logits S."""
+    both = features + hidden
+    score = {"score": (both, both), "score_bias": (both,)}
+    if kind is RAUConcatWeights:
+        return score | {"value": (both, hidden), "value_bias": (hidden,)}
+    if kind is RAUMatrixWeights:
+        return score | {"affinity": (hidden, both)}
+    if kind is RAUWeights:
+        return {}
+    layer = {"hidden": (both, inner), "hidden_bias": (inner,)}
+    return layer | {"score": (inner, scores), "score_bias": (scores,)}
+
+
+def check_rau_weights(
+    weights: AnyRAUWeights, xs: Any, xs_axes: str, options: RAUOptions
+) -> tuple[int, int]:
+    """Checks type, shapes and dtypes of weights against xs [..., D]; returns (D, H)."""
+    fitting, kind = kinds_of(options.attention), type(weights)
+    if kind not in fitting:
+        names = " or ".join(its.__name__ for its in fitting)
+        raise TypeError(
+            f"weights must be {names} for attention={options.attention!r}, got {kind.__name__}"
+        )
+    # A `hidden` with fewer than two axes gets a width of 0 here, and the check of its shape then
+    # refuses it with a message.
+    layer = jnp.shape(weights.hidden) if isinstance(weights, RAUHiddenWeights) else ()
+    inner = (*layer, 0, 0)[1]
+
+    def shapes(features: int, hidden: int) -> dict[str, tuple[int, ...]]:
+        scores = 1 if options.attention == "time_causal" else hidden
+        return shapes_of(kind, features, hidden, inner, scores)
+
+    sizes = check_weights(kind, num_blocks(kind), weights, xs, xs_axes, shapes)
+    # A softmax over H = 0 features has no maximum to subtract.
+    if sizes[1] < 1:
+        raise ValueError("recurrent must have a hidden width of at least 1, got 0")
+    check_recurrent_bias(weights.recurrent_bias, options.reset_after)
+    return sizes
+
+
+def check_carry(name: str, carry: Carry, shape: tuple[int, int], options: RAUOptions) -> None:
+    """Raises unless the carry has the type of the attention form and the shape [B, H]."""
+    timed = options.attention == "time_causal"
+    if timed != isinstance(carry, RAUTimeState):
+        kind = "a RAUTimeState" if timed else "an array"
+        raise TypeError(
+            f"{name} must be {kind} for attention={options.attention!r}, got {type(carry).__name__}"
+        )
+    if not timed:
+        return check_state(name, carry, shape)
+    check_state(f"{name}.hidden", carry.hidden, shape)
+    check_state(f"{name}.log_norm", carry.log_norm, (shape[0], 1))
+    check_state(f"{name}.steps", carry.steps, (shape[0], 1))
 
 
 def rau(
@@ -63,9 +505,6 @@ def rau(
 ) -> tuple[Float[Array, "B H"] | RAUTimeState, Float[Array, "B T H"]]:
     """Runs a recurrent attention unit over time: `rau_step` at each step of a batch of rows.
 
-    The carry stays unchanged where the mask is False, which may be at any step. Padding therefore
-    changes no result, and the final carry is the state after the last real step of each row.
-
         >>> weights = RAUWeights(jnp.ones((3, 20)), jnp.ones((4, 20)), jnp.zeros(20))
         >>> final, outputs = rau(weights, jnp.ones((2, 5, 3)), lengths=jnp.array([5, 2]))
         >>> final.shape, outputs.shape
@@ -73,7 +512,8 @@ def rau(
 
     Args:
       weights: the parameters, see `rau_step`, of any floating dtype.
-      xs, mask, lengths, resets, reset_to, reverse: as in `lstm`; the softmax is in float32, too.
+      xs, mask, lengths, resets, reset_to, reverse: as in `lstm`, with the same effect of padding;
+        the softmax is in float32, too.
       initial: the carry before the first step: a hidden state [B, H] of H units, or a
         `RAUTimeState` for time_causal; None means zeros (for time_causal: no step yet).
       attention: the form of the attention: "feature_proj", "sigmoid", "concat", "matrix",
@@ -88,8 +528,7 @@ def rau(
         both.
 
     Returns:
-      The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
-      0 where the mask is False. A row without a real step returns its initial carry.
+      The final carry and the hidden state of every step, as `lstm` does.
 
     Derivatives: `jax.grad` of any order, and forward over reverse. feature_proj and sigmoid have a
     custom backward pass with `RAUWeights`, so `jax.jvp` and `jax.jacfwd` fail there. If you need
@@ -97,7 +536,7 @@ def rau(
 
     Reference and deviations: as `rau_step`; recurrent dropout of Gal and Ghahramani 2016.
     """
-    call = _prepare(
+    call = check_call(
         weights,
         xs,
         mask,
@@ -110,51 +549,35 @@ def rau(
         rescale=rescale,
         reset_after=reset_after,
         recurrent_dropout_mask=recurrent_dropout_mask,
+        implementation=implementation,
     )
-    return run_recurrences((call,), implementation)[0]
+    return run_recurrences((call,))[0]
 
 
-def _prepare(
-    weights: AnyRAUWeights,
-    xs: ArrayLike,
-    mask: ArrayLike = None,
-    *,
-    lengths: ArrayLike = None,
-    initial: Carry = None,
-    resets: ArrayLike = None,
-    reset_to: Carry = None,
-    reverse: bool = False,
-    attention: RAUAttention = "feature_proj",
-    rescale: bool = False,
-    reset_after: bool = False,
-    recurrent_dropout_mask: Array | None = None,
-) -> Recurrence:
-    """Checks the arguments of `rau`; returns a `Recurrence` with inputs of 0 at padding."""
-    options = check_options(attention, rescale, reset_after)
-    _, size = check_rau_weights(weights, xs, "B T D", options)
-    xs, mask = real_steps(xs, mask, lengths)
-    shape, wide = (xs.shape[0], size), wide_of(xs.dtype)
-    if initial is None:
-        initial = initial_state(attention, *shape, wide)
-    check_carry("initial", initial, shape, options)
-    initial = jax.tree.map(lambda value: jnp.asarray(value, wide), initial)
-    check = functools.partial(check_carry, shape=shape, options=options)
-    begins = restarts(resets, reset_to, initial, mask, xs.shape[:2], reverse, check)
-    dropout = dropout_mask(recurrent_dropout_mask, shape, wide)
-    weights = jax.tree.map(jnp.asarray, weights)
-    arguments = (weights, xs, mask, initial, dropout, begins)
-    kind, name = kind_of("rau", reset_after=reset_after, attention=attention)
+def _check(weights: AnyRAUWeights, xs: ArrayLike, axes: str, **options: Any) -> None:
+    check_rau_weights(weights, xs, axes, check_options(**options))
+
+
+def rau_unit(weights: AnyRAUWeights, **options: Any) -> Unit:
+    """Returns the `Unit` of `rau`, after a check of its options."""
+    its = check_options(**options)
+    check = functools.partial(check_carry, options=its)
+
+    def start(h: Array) -> Carry:
+        return initial_state(its.attention, h)
+
     # Only these two forms have a custom backward pass. JAX differentiates the loop of all other
-    # forms.
-    if attention in ("feature_proj", "sigmoid") and isinstance(weights, RAUWeights):
-        static = form_for(*shape, steps=xs.shape[1]), reverse, options
-        scale = float(size) if rescale else 1.0
-        return Recurrence(kind, name, reverse, _rau, _run_forward, static, arguments, scale=scale)
-    name = f"rau with attention={attention!r} and {type(weights).__name__}"
-    return Recurrence(None, name, reverse, _plain, _plain, (reverse, options), arguments)
+    # forms, which have more products than a `Cell`.
+    if its.attention in ("feature_proj", "sigmoid") and isinstance(weights, RAUWeights):
+        kind, name = kind_of("rau", reset_after=its.reset_after, attention=its.attention)
+        scale = float(weights.recurrent.shape[0]) if its.rescale else 1.0
+        cell = cell_of(its, weights)
+        return Unit(kind, name, run_cell, run_forward, cell, start, check, scale=scale)
+    name = f"rau with attention={its.attention!r} and {type(weights).__name__}"
+    return Unit(None, name, _plain, _plain, its, start, check)
 
 
-register(rau, _prepare)
+check_call = register(rau, _check, rau_unit)
 
 
 def rau_attention(
@@ -184,13 +607,18 @@ def rau_attention(
       [B, T, H], a weight for each of H features; concat [B, T, D + H]; matrix [B, T, H, D + H];
       time_causal [B, T, 1].
     """
+    call = check_call(
+        weights,
+        xs,
+        mask,
+        lengths=lengths,
+        resets=resets,
+        attention=attention,
+        rescale=rescale,
+        reset_after=reset_after,
+    )
     options = check_options(attention, rescale, reset_after)
-    _, size = check_rau_weights(weights, xs, "B T D", options)
-    xs, mask = real_steps(xs, mask, lengths)
-    initial = initial_state(attention, xs.shape[0], size, wide_of(xs.dtype))
-    check = functools.partial(check_carry, shape=(xs.shape[0], size), options=options)
-    begins = restarts(resets, None, initial, mask, xs.shape[:2], False, check)
-    weights = jax.tree.map(jnp.asarray, weights)
+    weights, xs, mask, initial, _, begins = call.arguments
     return run_core(_attention, (options,), (weights, xs, mask, initial, begins), (xs,))
 
 
@@ -212,8 +640,9 @@ def _attention(
 
 
 def _plain(
-    reverse: bool,
     options: RAUOptions,
+    reverse: bool,
+    unroll: int,
     weights: Weights,
     xs: Array,
     mask: Array | None,
@@ -222,229 +651,11 @@ def _plain(
     begins: Restarts,
 ) -> tuple[Tree, Array]:
     """Runs `rau` as a scan of the step, where there is no custom derivative."""
+    del unroll
 
     def step(carry: Carry, x: Array) -> tuple[Carry, Array]:
-        new = advance(options, weights, carry, x, dropout)
+        new, _ = advance_and_attend(options, weights, carry, x, dropout)
         return new, hidden_of(new)
 
     carry, states = scan_steps(step, initial, xs, mask, begins, reverse)
     return carry, as_outputs(states, mask, xs.dtype)
-
-
-# Below, the state is [H, B] or [B, H] inside the loops (see `form_for`), [B, H] outside. The blocks
-# that act on h (r, z, a and u) form one array and the candidate's block another, in both
-# directions: this takes 1.67 times a GRU of the same width; a joint array that is sliced after the
-# loop takes 1.90.
-# Figures: docs/recurrence_measurements.md, "How the forms were chosen".
-
-
-def _split_blocks(blocks: Array, size: int) -> tuple[Array, Array]:
-    # Of the blocks r, z, c, a, u the candidate c is late, because it needs r first.
-    early = jnp.concatenate([blocks[..., : 2 * size], blocks[..., 3 * size :]], axis=-1)
-    return early, blocks[..., 2 * size : 3 * size]
-
-
-def _join_blocks(early: Array, late: Array) -> Array:
-    size = late.shape[-1]
-    return jnp.concatenate([early[..., : 2 * size], late, early[..., 2 * size :]], axis=-1)
-
-
-def _gate_sums(
-    form: Form, options: RAUOptions, weights: RAUWeights, dtype: jnp.dtype, wide: jnp.dtype
-) -> tuple[GateSums, Array]:
-    """Returns the `GateSums` of r, z, a, u (early columns) and c (late), and the bias of h U_c."""
-    size = weights.recurrent.shape[0]
-    # sigmoid(a) = (1 + tanh(a / 2)) / 2, with the halves in the columns.
-    logit = 0.5 if options.attention == "sigmoid" else 1.0
-    half = jnp.repeat(jnp.array([0.5, 0.5, 1.0, logit, 1.0], wide), size)
-
-    def halve(kernel: Array) -> Array:
-        return (kernel.astype(wide) * half[None]).astype(dtype)
-
-    kernel, recurrent, bias = (
-        jnp.concatenate(_split_blocks(value, size), axis=-1)
-        for value in (
-            halve(weights.input),
-            halve(weights.recurrent),
-            weights.bias.astype(wide) * half,
-        )
-    )
-    sums = GateSums(form, kernel, recurrent, bias, cut=4 * size)
-    extra = weights.recurrent_bias
-    return sums, jnp.zeros((), wide) if extra is None else form.spread(extra.astype(wide))
-
-
-def _forward(
-    form: Form,
-    reverse: bool,
-    options: RAUOptions,
-    weights: RAUWeights,
-    xs: Array,
-    mask: Array | None,
-    initial: Array,
-    dropout: Array | None,
-    begins: Restarts,
-) -> tuple[tuple[Array, Array], tuple[Array, Tree]]:
-    """Runs the scan of `rau` and stores the arrays that its backward pass needs."""
-    size, dtype = weights.recurrent.shape[0], xs.dtype
-    scale = size if options.rescale else 1
-    sums, extra = _gate_sums(form, options, weights, dtype, initial.dtype)
-    drop, fresh = map(form.turn, (dropout, begins.carry))
-
-    def body(h: Array, step: Tree) -> Tree:
-        """Computes a step: (h, (input, is real, goes on)) -> (new h, (new h, saved))."""
-        x, keep, h = sums.prepare(step[0]), step[1], form.select(step[2], h, fresh)
-        fed = apply_dropout(h, drop)
-        early = sums.of_both(x, fed.astype(dtype))
-        both = 0.5 * jnp.tanh(form.part(early, 0, 2 * size)) + 0.5
-        r, z = form.part(both, 0, size), form.part(both, size, 2 * size)
-        if options.reset_after:
-            inner = sums.of_state(fed.astype(dtype), late=True) + extra
-            candidate = jnp.tanh(sums.of_input(x, late=True) + r * inner)
-        else:
-            inner = (r * fed).astype(dtype)
-            candidate = jnp.tanh(sums.of_both(x, inner, late=True))
-        logits = form.part(early, 2 * size, 3 * size)
-        value = form.part(early, 3 * size, 4 * size)
-        if options.attention == "sigmoid":
-            p = 0.5 * jnp.tanh(logits) + 0.5
-        else:
-            # The shift by the maximum cancels in the quotient, and no exponential overflows.
-            p = jnp.exp(logits - jnp.max(logits, axis=form.axis, keepdims=True))
-            p = p * (scale / jnp.sum(p, axis=form.axis, keepdims=True))
-        second = jnp.tanh(p * value)
-        new = form.select(keep, h + z * (0.5 * (candidate + second) - h), h)
-        stored = inner if options.reset_after else form.turn(inner)
-        return new, (form.turn(new), (r, z, candidate, p, value, stored))
-
-    h, (states, saved) = lax.scan(
-        body,
-        form.turn(initial),
-        (sums.steps(time_major(xs)), time_major(mask), time_major(begins.goes_on)),
-        reverse=reverse,
-        unroll=form.unroll,
-    )
-    return (form.turn(h), as_outputs(time_major(states), mask, dtype)), (states, saved)
-
-
-def _run_forward(
-    form: Form, reverse: bool, options: RAUOptions, *arguments: Tree
-) -> tuple[Array, Array]:
-    return _forward(form, reverse, options, *arguments)[0]
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
-def _rau(form: Form, reverse: bool, options: RAUOptions, *arguments: Tree) -> tuple[Array, Array]:
-    return _run_forward(form, reverse, options, *arguments)
-
-
-def _rau_fwd(form: Form, reverse: bool, options: RAUOptions, *arguments: Tree) -> Tree:
-    result, saved = _forward(form, reverse, options, *arguments)
-    return result, (arguments, saved)
-
-
-def _loop_back(
-    form: Form,
-    reverse: bool,
-    options: RAUOptions,
-    residuals: Tree,
-    cotangents: Tree,
-    blocks: tuple[Array, Array],
-) -> tuple[Array, tuple[Array, Tree], tuple[Array, Array]]:
-    """Returns the states before the steps, and the gradients of both carries and of the sums."""
-    (_, xs, mask, initial, dropout, begins), (states, (*stored, inner)) = residuals
-    final, outputs = cotangents
-    dtype, wide = xs.dtype, initial.dtype
-    scale = initial.shape[1] if options.rescale else 1
-    early_kernel, late_kernel = (form.turn(block.T) for block in blocks)
-    fresh, drop = begins.carry, form.turn(dropout)
-    before = state_before(states, initial, reverse, begins.goes_on, fresh)
-
-    def body(carry: tuple[Array, Tree], step: Tree) -> Tree:
-        """Computes the gradients of a step."""
-        dh, total = carry
-        dy, keep, goes_on, h, (r, z, candidate, p, value), inner = step
-        h = form.turn(h)
-        second = jnp.tanh(p * value)
-        # Padding copies the state, so no gradient enters the gates there.
-        new = form.select(keep, dh + form.turn(dy).astype(wide), 0.0)
-        dz = new * (0.5 * (candidate + second) - h) * z * (1 - z)
-        share = 0.5 * new * z
-        dc = share * (1 - candidate * candidate)
-        dv = share * (1 - second * second) * p
-        da = dv * value
-        if options.attention == "sigmoid":
-            da = da * (1 - p)
-        else:
-            # With dp the gradient of p, p dp = dv value. For p = scale softmax(a) the gradient of a
-            # is p dp - p sum(p dp) / scale.
-            da = da - p * (jnp.sum(da, axis=form.axis, keepdims=True) / scale)
-        if options.reset_after:
-            dr = dc * inner * r * (1 - r)
-            through = form.product(late_kernel, (dc * r).astype(dtype), wide)
-        else:
-            reset = form.product(late_kernel, dc.astype(dtype), wide)
-            dr = reset * apply_dropout(h, drop) * r * (1 - r)
-            through = reset * r
-        gates = form.join([dr, dz, da, dv]).astype(dtype)
-        through = through + form.product(early_kernel, gates, wide)
-        through = apply_dropout(through, drop) + new * (1 - z)
-        if keep is not None:
-            through = through + form.select(keep, jnp.zeros_like(dh), dh)
-        carry = form.split(goes_on, through, total)
-        return carry, (form.turn(gates), form.turn(dc).astype(dtype))
-
-    # `inner` is stored for the reset gate's gradient, or for that of U_c, which is formed below.
-    scanned = time_major(outputs), time_major(mask), time_major(begins.goes_on), before
-    saved = tuple(stored), inner if options.reset_after else None
-    start = form.turn(final), form.turn(jax.tree.map(jnp.zeros_like, fresh))
-    changes, gates = lax.scan(
-        body, start, (*scanned, *saved), reverse=not reverse, unroll=form.unroll
-    )
-    return before, changes, gates
-
-
-@compile_outside_jit(*range(3))
-def _rau_bwd(
-    form: Form, reverse: bool, options: RAUOptions, residuals: Tree, cotangents: Tree
-) -> Tree:
-    """Returns the gradients of the `arguments` of `_rau`, in their order."""
-    (weights, xs, _, initial, dropout, _), (_, (r, *_, inner)) = residuals
-    size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
-    early, late = _split_blocks(weights.recurrent.astype(dtype), size)
-    before, changes, gates = _loop_back(
-        form, reverse, options, residuals, cotangents, (early, late)
-    )
-    fed = before if dropout is None else before * dropout[None]
-    reset, last = form.turn(r), gates[1]
-    if options.reset_after:
-        inner, last = fed.astype(dtype), (last.astype(wide) * reset).astype(dtype)
-    d_input = [weight_gradient(time_major(xs), part, wide) for part in gates]
-    d_recurrent = (
-        weight_gradient(fed.astype(dtype), gates[0], wide),
-        weight_gradient(inner, last, wide),
-    )
-    d_bias = [jnp.sum(part, axis=(0, 1), dtype=wide) for part in gates]
-    d_extra = weights.recurrent_bias
-    if d_extra is not None:
-        d_extra = jnp.sum(last, axis=(0, 1), dtype=wide).astype(d_extra.dtype)
-    d_weights = RAUWeights(
-        _join_blocks(*d_input).astype(weights.input.dtype),
-        _join_blocks(*d_recurrent).astype(weights.recurrent.dtype),
-        _join_blocks(*d_bias).astype(weights.bias.dtype),
-        d_extra,
-    )
-    kernels = _split_blocks(weights.input.astype(dtype), size)
-    d_steps = [matmul(part, kernel.T, wide) for part, kernel in zip(gates, kernels, strict=True)]
-    d_dropout = None
-    if dropout is not None:  # unused, as in training, it is removed by the compiler
-        through = matmul(last, late.T, wide)
-        through = through if options.reset_after else through * reset
-        through = through + matmul(gates[0], early.T, wide)
-        d_dropout = jnp.sum(before * through, axis=0)
-    d_xs = time_major(jnp.asarray(sum(d_steps))).astype(dtype)
-    d_initial, d_fresh = map(form.turn, changes)
-    return d_weights, d_xs, None, d_initial, d_dropout, Restarts(None, d_fresh)
-
-
-_rau.defvjp(_rau_fwd, _rau_bwd)

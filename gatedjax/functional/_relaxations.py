@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Key
 
-from gatedjax._utils.tracing import check_key
+from gatedjax._utils.tracing import check_key, is_traced
 from gatedjax.functional._checks import (
     check_axis,
     check_choice,
@@ -20,7 +20,6 @@ from gatedjax.functional._checks import (
     promote,
     wide_dtype,
 )
-from gatedjax.functional._tracing import is_traced
 
 # Uniform draws are kept inside [_TINY, 1 - _TINY]: float32 draws are multiples of 2**-23, so only
 # the draw 0 is moved, and both logarithms below stay finite.
@@ -48,6 +47,11 @@ def logistic_noise(key: Key[Array, ""], shape: tuple[int, ...]) -> Float[Array, 
     Reference: Xue et al. 2020 (GA-Net), eq. 8, rewritten for two classes.
     """
     check_key(key=key)
+    return logistic_of(key, shape)
+
+
+def logistic_of(key: Array, shape: tuple[int, ...]) -> Array:
+    """Computes `logistic_noise` without checks."""
     u = jnp.clip(jax.random.uniform(key, shape, jnp.float32), _TINY, 1.0 - _TINY)
     # log1p keeps the digits of u for small u, which 1 - u would round away.
     return jnp.log(u) - jnp.log1p(-u)
@@ -90,37 +94,49 @@ def binarize(perturbed: Array) -> Array:
     return jnp.where(jnp.isnan(perturbed), perturbed, (perturbed > 0).astype(perturbed.dtype))
 
 
-def divide_by_temperature(perturbed: Array, temperature: Any) -> Array:
-    """Returns x / tau, with a derivative of 0 by tau where x is infinite."""
-    return _divide(*promote(perturbed, temperature))
-
-
 @jax.custom_jvp
-def _divide(perturbed: Array, temperature: Array) -> Array:
+def divide_by_temperature(perturbed: Array, temperature: Array) -> Array:
+    """Returns x / tau, of equal dtypes, with a derivative of 0 by tau where x is infinite."""
     # The derivative is custom, because a compiled `where` changed the last bit.
     return perturbed / temperature
 
 
-@_divide.defjvp
+@divide_by_temperature.defjvp
 def _divide_jvp(primals, tangents):
     perturbed, temperature = primals
     # -x / tau^2 would be infinite at padding, and NaN after the product with a cotangent of 0.
     finite = jnp.where(jnp.isinf(perturbed), 0, perturbed)
     change = jax.jvp(jnp.divide, (finite, temperature), tangents)[1]
-    return _divide(perturbed, temperature), change
+    return divide_by_temperature(perturbed, temperature), change
 
 
 def relax_or_limit(
-    relax: Callable[[Array], Array], perturbed: Array, temperature: Any, limit: Array
+    relax: Callable[[Array], Array],
+    perturbed: Array,
+    temperature: Any,
+    limit: Callable[[], Array],
 ) -> Array:
-    """Returns relax(perturbed / tau), or `limit` for a traced tau of 0 or less."""
+    """Returns relax(perturbed / tau), or `limit()` for a traced tau of 0 or less."""
     if not is_traced(temperature):
-        return relax(divide_by_temperature(perturbed, temperature))
+        return relax(divide_by_temperature(*promote(perturbed, temperature)))
     cold = temperature < _COLD
     # The divisor is replaced before the division, because the outer `where` alone would leave NaN
     # in the derivative.
-    soft = relax(divide_by_temperature(perturbed, jnp.where(cold, 1, temperature)))
-    return jnp.where(cold, limit.astype(soft.dtype), soft)
+    warm = jnp.where(cold, 1, temperature)
+    soft = relax(divide_by_temperature(*promote(perturbed, warm)))
+    return jnp.where(cold, limit().astype(soft.dtype), soft)
+
+
+def _check_noisy(logits: Array, noise: Array, temperature: Any) -> None:
+    check_floating(logits=logits, noise=noise)
+    check_same_shape(logits=logits, noise=noise)
+    check_temperature(temperature, jnp.shape(logits))
+
+
+def perturb(logits: Array, noise: Array) -> Array:
+    """Returns a + L, in float32 or wider."""
+    dtype = wide_dtype(logits, noise)
+    return jnp.asarray(logits, dtype) + jnp.asarray(noise, dtype)
 
 
 def gumbel_sigmoid(
@@ -153,12 +169,9 @@ def gumbel_sigmoid(
 
     Reference: Xue et al. 2020 (GA-Net), eq. 8; Jang et al. 2017; Maddison et al. 2017.
     """
-    check_floating(logits=logits, noise=noise)
-    check_same_shape(logits=logits, noise=noise)
-    check_temperature(temperature, jnp.shape(logits))
-    dtype = wide_dtype(logits, noise)
-    perturbed = jnp.asarray(logits, dtype) + jnp.asarray(noise, dtype)
-    soft = relax_or_limit(jax.nn.sigmoid, perturbed, temperature, binarize(perturbed))
+    _check_noisy(logits, noise, temperature)
+    perturbed = perturb(logits, noise)
+    soft = relax_or_limit(jax.nn.sigmoid, perturbed, temperature, lambda: binarize(perturbed))
     soft = soft.astype(jnp.result_type(logits))
     if not straight_through:
         return soft
@@ -190,12 +203,14 @@ def log_gumbel_sigmoid(
 
     Reference: Xue et al. 2020 (GA-Net), eq. 8, as a logarithm.
     """
-    check_floating(logits=logits, noise=noise)
-    check_same_shape(logits=logits, noise=noise)
-    check_temperature(temperature, jnp.shape(logits))
-    dtype = wide_dtype(logits, noise)
-    perturbed = jnp.asarray(logits, dtype) + jnp.asarray(noise, dtype)
-    return relax_or_limit(jax.nn.log_sigmoid, perturbed, temperature, jnp.log(binarize(perturbed)))
+    _check_noisy(logits, noise, temperature)
+    return log_relaxed(logits, noise, temperature)
+
+
+def log_relaxed(logits: Array, noise: Array, temperature: Any) -> Array:
+    """Computes `log_gumbel_sigmoid` without checks."""
+    x = perturb(logits, noise)
+    return relax_or_limit(jax.nn.log_sigmoid, x, temperature, lambda: jnp.log(binarize(x)))
 
 
 def gumbel_softmax(
@@ -228,12 +243,9 @@ def gumbel_softmax(
 
     Reference: Jang et al. 2017; Xue et al. 2020 (GA-Net), eq. 8.
     """
-    check_floating(logits=logits, noise=noise)
-    check_same_shape(logits=logits, noise=noise)
-    check_temperature(temperature, jnp.shape(logits))
+    _check_noisy(logits, noise, temperature)
     axis = check_axis(axis, jnp.ndim(logits))
-    dtype = wide_dtype(logits, noise)
-    perturbed = jnp.asarray(logits, dtype) + jnp.asarray(noise, dtype)
+    perturbed = perturb(logits, noise)
     if perturbed.shape[axis] == 0:  # argmax of an empty axis is an error
         return perturbed.astype(jnp.result_type(logits))
     winner = jnp.argmax(perturbed, axis=axis, keepdims=True)
@@ -241,9 +253,10 @@ def gumbel_softmax(
     hard = lax.broadcasted_iota(winner.dtype, perturbed.shape, axis) == winner
     # argmax treats NaN as the largest number.
     lost = jnp.any(jnp.isnan(perturbed), axis=axis, keepdims=True)
-    hard = jnp.where(lost, jnp.nan, hard.astype(dtype))
+    hard = jnp.where(lost, jnp.nan, hard.astype(perturbed.dtype))
     relax = functools.partial(jax.nn.softmax, axis=axis)
-    soft = relax_or_limit(relax, perturbed, temperature, hard).astype(jnp.result_type(logits))
+    soft = relax_or_limit(relax, perturbed, temperature, lambda: hard)
+    soft = soft.astype(jnp.result_type(logits))
     return _straight_through(hard.astype(soft.dtype), soft) if straight_through else soft
 
 

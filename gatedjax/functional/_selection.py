@@ -5,9 +5,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
+from gatedjax.functional._attention import masked_softmax
 from gatedjax.functional._checks import check_floating, check_mask, check_that, wide_dtype
 from gatedjax.functional._devices import run_core
-from gatedjax.functional._softmax import masked_softmax
 
 
 def selection_vectors(

@@ -7,63 +7,60 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from gatedjax.functional._attention import (
+    masked_softmax,
+    softmax_of_open,
+    softmax_of_relaxed,
+    softmax_where,
+)
 from gatedjax.functional._checks import (
     check_broadcasts,
     check_choice,
     check_floating,
-    check_hard,
     check_mask,
-    check_not_negative,
-    check_not_positive,
     check_shape,
     check_that,
+    check_values,
     wide_dtype,
 )
-from gatedjax.functional._dot_product import scaled_dot_product
+from gatedjax.functional._dot_product import scaled_dot_product, weighted_values
 from gatedjax.functional._pairs import both_allow, check_key_mask, pair_mask_of
-from gatedjax.functional._softmax import gated_softmax, masked_softmax, relaxed_gated_softmax
 
 Empty = Literal["zero", "self", "all"]
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3))
 def _hard_weights(scores: Array, gates: Array, cap: float, eps: float) -> Array:
-    # `cap` only affects the derivative, so the values are a plain softmax of the selected keys.
-    among = _selected_scores(scores, gates)
-    top = jnp.max(among, axis=-1, keepdims=True)
-    weights = jnp.exp(among - jnp.where(jnp.isneginf(top), 0, top))
-    total = jnp.sum(weights, axis=-1, keepdims=True) + eps
-    # A query without selected keys divides 0 by 1, because eps may be 0.
-    return weights / jnp.where(jnp.isneginf(top), 1, total)
-
-
-def _selected_scores(scores: Array, gates: Array) -> Array:
-    left_out = jnp.where(jnp.isnan(scores + gates), jnp.nan, -jnp.inf)
-    return jnp.where(gates > 0, scores, left_out)
-
-
-def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Array, Array]:
-    """Returns the weights, and their derivative by the gate of the same key at a constant sum."""
-    among = jnp.max(_selected_scores(scores, gates), axis=-1, keepdims=True)
-    any_key = jnp.max(scores, axis=-1, keepdims=True)
-    some = ~jnp.isneginf(among)
-    # A row without a selected key is shifted by its largest score, so that the derivatives of its
-    # closed gates stay bounded; a row of padding has no score and no shift.
-    shift = jnp.where(some, among, jnp.where(jnp.isneginf(any_key), 0, any_key))
-    ratios = jnp.exp(jnp.minimum(scores - shift, cap))
-    weights = ratios * gates
-    # With a selected key the sum is at least 1; without selected keys 1 bounds the derivative.
-    total = jnp.where(some, jnp.sum(weights, axis=-1, keepdims=True), 1) + eps
-    return weights / total, ratios / total
+    weights, _, total = _selected_parts(scores, gates, eps)
+    return weights / total
 
 
 @_hard_weights.defjvp
 def _hard_weights_jvp(cap, eps, primals, tangents):
     (scores, gates), (d_scores, d_gates) = primals, tangents
-    weights, ratios = _hard_parts(scores, gates, cap, eps)
+    weights, top, total = _selected_parts(scores, gates, eps)
+    weights = weights / total
+    # A row without a selected key is shifted by its largest score, so that the derivatives of its
+    # closed gates stay bounded; a row of padding has no score and no shift.
+    any_key = jnp.max(scores, axis=-1, keepdims=True)
+    shift = jnp.where(jnp.isneginf(top), jnp.where(jnp.isneginf(any_key), 0, any_key), top)
+    # The derivative of a weight by the gate of its key, at a constant sum.
+    ratios = jnp.exp(jnp.minimum(scores - shift, cap)) / total
     # `direct` is the change at a constant sum. The second term is the change of the sum.
     direct = weights * d_scores + ratios * d_gates
     return weights, direct - weights * jnp.sum(direct, axis=-1, keepdims=True)
+
+
+def _selected_parts(scores: Array, gates: Array, eps: float) -> tuple[Array, Array, Array]:
+    """Returns exp(e - top) of the selected keys, their largest score `top`, and the sum."""
+    # A gate or score of NaN reaches the weights.
+    left_out = jnp.where(jnp.isnan(scores + gates), jnp.nan, -jnp.inf)
+    among = jnp.where(gates > 0, scores, left_out)
+    top = jnp.max(among, axis=-1, keepdims=True)
+    none = jnp.isneginf(top)
+    weights = jnp.exp(among - jnp.where(none, 0, top))
+    # With a selected key the sum is at least 1; without selected keys 1 bounds the derivative.
+    return weights, top, jnp.where(none, 1, jnp.sum(weights, axis=-1, keepdims=True)) + eps
 
 
 def selective_weights(
@@ -140,10 +137,12 @@ def selective_weights(
     for name, value in {"cap": cap, "eps": eps}.items():
         if not value >= 0:
             raise ValueError(f"{name} must not be negative, got {value}")
-    hint = "; logarithms of gates are for `relaxed_gated_softmax` or `relaxed_selective_attention`"
-    check_not_negative(gates, mask, name="gates", hint=hint)
+    others = "`relaxed_gated_softmax` or `relaxed_selective_attention`"
+    requirement = f"not be negative; logarithms of gates are for {others}"
+    check_values("gates", gates, mask, lambda g: g < 0, requirement)
     if hard:
-        check_hard(gates, mask, name="gates", hint="; soft gates are for hard=False")
+        requirement = "be 0 or 1; soft gates are for hard=False"
+        check_values("gates", gates, mask, lambda g: (g != 0) & (g != 1), requirement)
     dtype = wide_dtype(scores, gates)
     e, a = scores.astype(dtype), jnp.broadcast_to(gates.astype(dtype), scores.shape)
     keep = None if mask is None else jnp.broadcast_to(mask, scores.shape)
@@ -156,11 +155,11 @@ def selective_weights(
     if scores.shape[-1] == 0:
         weights = a
     elif not renormalise:
-        weights = masked_softmax(e, keep) * a
+        weights = softmax_where(e, keep) * a
     elif hard:
         weights = _hard_weights(e, a, cap, eps)
     else:
-        weights = gated_softmax(e, a, keep)
+        weights = softmax_of_open(e, a, keep)
     return weights.astype(scores.dtype)
 
 
@@ -274,9 +273,9 @@ def relaxed_selective_attention(
     check_broadcasts(scores.shape, log_gates=log_gates)
     log_gates = jnp.broadcast_to(log_gates, scores.shape)
     allowed = both_allow(key_mask, pair_mask_of(pair_mask, causal, scores.shape))
-    hint = "; gates themselves are for `selective_attention`"
-    check_not_positive(log_gates, allowed, name="log_gates", hint=hint)
-    weights = relaxed_gated_softmax(scores, log_gates, allowed)
+    requirement = "not be positive; gates themselves are for `selective_attention`"
+    check_values("log_gates", log_gates, allowed, lambda g: g > 0, requirement)
+    weights = softmax_of_relaxed(scores, log_gates, allowed)
     return weighted_values(weights, value), weights
 
 
@@ -304,15 +303,6 @@ def _key_mask(mask: Array, shape: tuple[int, ...]) -> Array:
         mask = mask[..., None, :]
     check_key_mask(mask, shape[:-1])
     return mask[..., None, :]
-
-
-def weighted_values(weights: Array, value: Array) -> Array:
-    """Computes W value [..., Q, D] from weights W [..., Q, N] and values [..., N, D]."""
-    wide = wide_dtype(value)
-    output = jnp.einsum(
-        "...qk,...kd->...qd", weights.astype(value.dtype), value, preferred_element_type=wide
-    )
-    return output.astype(value.dtype)
 
 
 def source_to_token(

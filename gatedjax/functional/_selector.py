@@ -61,7 +61,7 @@ def uniform_sigmoid(
         soft = _uniform_sigmoid(a, u, float(temperature))
     else:
         noise = jnp.log(u) - jnp.log1p(-u)
-        soft = relax_or_limit(jax.nn.sigmoid, a + noise, temperature, binarize(a + noise))
+        soft = relax_or_limit(jax.nn.sigmoid, a + noise, temperature, lambda: binarize(a + noise))
     if not straight_through:
         return soft.astype(kind)
     return _straight_through(binarize(1 - _odds_against(a, u)).astype(kind), soft.astype(kind))

@@ -4,8 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from gatedjax.functional._checks import check_that
-from gatedjax.functional._tracing import is_known
+from gatedjax.functional._checks import check_that, is_known
 
 
 def sinusoids(

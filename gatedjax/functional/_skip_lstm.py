@@ -3,10 +3,10 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax.functional._checks import check_numbers, check_share, check_that
+from gatedjax.functional._attention import step_mask
+from gatedjax.functional._checks import check_numbers, check_that, check_values, wide_dtype
 from gatedjax.functional._lstm import LSTMState, LSTMWeights, lstm_step
 from gatedjax.functional._masked_scan import masked_scan
-from gatedjax.functional._recurrence import step_mask, wide_of
 
 
 def skip_lstm(
@@ -57,9 +57,10 @@ def skip_lstm(
     check_numbers(gates=gates)
     check_that(jnp.shape(gates) == xs.shape[:2], f"gates must have shape {xs.shape[:2]}", gates)
     # The check comes before the conversion, after which no value is known under `jit`.
-    check_share(gates, step_mask(xs.shape[:2], mask, lengths), name="gates")
+    real = step_mask(xs.shape[:2], mask, lengths)
+    check_values("gates", gates, real, lambda g: (g < 0) | (g > 1), "be in [0, 1]")
     gates = jnp.asarray(gates)
-    wide = wide_of(xs.dtype)
+    wide = wide_dtype(xs.dtype)
     if initial is None:
         zeros = jnp.zeros((xs.shape[0], jnp.shape(weights.recurrent)[0]), wide)
         initial = LSTMState(zeros, zeros)

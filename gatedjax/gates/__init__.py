@@ -7,17 +7,7 @@ measures estimators against them. All functions except `report` compose under `j
 rows. Gates have shape [n], logits are their log-odds in nats, and masks are bool with True = real.
 The number n may be open, too, except where all 2^n patterns are enumerated.
 
-| estimator | unbiased | evaluations | needs the derivative of the loss |
-|---|---|---|---|
-| `SoftGumbel`, `STGumbel`, `StraightThrough`, `ReinMax` | no | 1 | yes |
-| `HardConcrete`, `HardKuma`, `MeanField` | no | 1 | yes |
-| `Reinforce` | yes | 1 | no |
-| `LeaveOneOut` | yes | k | no |
-| `ARM`, `DisARM` | yes | 2 | no |
-| `LocalExpectation` | yes | n + 1 | no |
-| `Rebar` | yes | 3 | yes |
-| `Relax` | yes | 1, and 2 of its critic | no |
-| `Enumerate` | yes, exact | 2^n | no |
+{estimators}
 
 Networks train with any estimator through the same two functions: `train` estimates the loss of a
 batch, and `draw` draws the gates of one pass. To write an estimator, subclass `Pathwise` and define
@@ -30,16 +20,26 @@ parameters of the network; both are defined in `gatedjax.text.gate_modes`, above
 the results of both.
 
 Maps from scores to gates without noise, with exact derivatives, are `sparsemax`, `entmax15`,
-`entmax`, `budget`, `soft_top_k` and `hard_top_k`; a row without a real position gives zeros.
+`entmax`, `budget`, `soft_top_k` and `hard_top_k`; a row without a real position gives zeros. The
+relaxations and hard gates of `gatedjax.functional`, such as `gumbel_sigmoid` and `hard_gates`, can
+be imported from here too.
 """
 
 import importlib as _importlib
 import typing as _typing
 
 from gatedjax.analysis import plot_studies as plot_studies
-from gatedjax.gates._control import Rebar as Rebar
-from gatedjax.gates._control import Relax as Relax
-from gatedjax.gates._enumerate import Enumerate as Enumerate
+from gatedjax.functional import ensure_open as ensure_open
+from gatedjax.functional import gate_penalty as gate_penalty
+from gatedjax.functional import gumbel_noise as gumbel_noise
+from gatedjax.functional import gumbel_sigmoid as gumbel_sigmoid
+from gatedjax.functional import gumbel_softmax as gumbel_softmax
+from gatedjax.functional import hard_gates as hard_gates
+from gatedjax.functional import log_gumbel_sigmoid as log_gumbel_sigmoid
+from gatedjax.functional import logistic_noise as logistic_noise
+from gatedjax.functional import sample_gates as sample_gates
+from gatedjax.functional import threshold_gates as threshold_gates
+from gatedjax.functional import uniform_sigmoid as uniform_sigmoid
 from gatedjax.gates._enumerate import enumerate as enumerate
 from gatedjax.gates._estimator import ByValues as ByValues
 from gatedjax.gates._estimator import Estimator as Estimator
@@ -51,26 +51,19 @@ from gatedjax.gates._maps import entmax15 as entmax15
 from gatedjax.gates._maps import hard_top_k as hard_top_k
 from gatedjax.gates._maps import soft_top_k as soft_top_k
 from gatedjax.gates._maps import sparsemax as sparsemax
+from gatedjax.gates._named import table_of_estimators as _table_of_estimators
 from gatedjax.gates._objective import Objective as Objective
-from gatedjax.gates._pathwise import MeanField as MeanField
-from gatedjax.gates._pathwise import ReinMax as ReinMax
-from gatedjax.gates._pathwise import SoftGumbel as SoftGumbel
-from gatedjax.gates._pathwise import STGumbel as STGumbel
-from gatedjax.gates._pathwise import StraightThrough as StraightThrough
+from gatedjax.gates._registry import *  # noqa: F403
+from gatedjax.gates._report import Study as Study
 from gatedjax.gates._report import report as report
-from gatedjax.gates._score import ARM as ARM
-from gatedjax.gates._score import DisARM as DisARM
-from gatedjax.gates._score import LeaveOneOut as LeaveOneOut
-from gatedjax.gates._score import LocalExpectation as LocalExpectation
-from gatedjax.gates._score import Reinforce as Reinforce
 from gatedjax.gates._slopes import attached as attached
-from gatedjax.gates._stretched import HardConcrete as HardConcrete
-from gatedjax.gates._stretched import HardKuma as HardKuma
-from gatedjax.gates._study import Study as Study
 from gatedjax.gates._toys import toys as toys
 from gatedjax.gates._train import Gates as Gates
 from gatedjax.gates._train import draw as draw
 from gatedjax.gates._train import train as train
+
+# Without docstrings (python -OO) there is nothing to complete.
+__doc__ = __doc__ and __doc__.replace("{estimators}", _table_of_estimators())
 
 if not _typing.TYPE_CHECKING:
     # These two need the text models, which import this package.

@@ -79,8 +79,8 @@ class Relax:
     closes over: train them on the mean square of the gradient, which has the same derivative as the
     variance.
 
-    `gates.expectation(loss, estimator)` returns a function of (logits, key) whose `jax.grad` is the
-    estimate.
+    `gates.expectation(loss, estimator)` returns a function of (logits, key); `jax.grad` of it is
+    the estimate.
 
         >>> relax = Relax(lambda z: jnp.sum(jax.nn.sigmoid(z)))
         >>> relax.unbiased, relax.needs_gradient, relax.evaluations(3)
@@ -129,8 +129,8 @@ class Rebar:
     unbiased for any eta and tau. It evaluates the loss three times and needs its derivative at soft
     gates. The gradient is differentiable with respect to eta and tau, which may be traced.
 
-    `gates.expectation(loss, estimator)` returns a function of (logits, key) whose `jax.grad` is the
-    estimate.
+    `gates.expectation(loss, estimator)` returns a function of (logits, key); `jax.grad` of it is
+    the estimate.
 
         >>> rebar = Rebar(tau=0.5, eta=1.0)
         >>> rebar.unbiased, rebar.needs_gradient, rebar.evaluations(3)
@@ -171,7 +171,9 @@ class Rebar:
         def critic(perturbed):
             # The relaxed loss is a control variate for the logits. The other arguments of the loss
             # get their gradient from f(b), so it must not reach them here.
-            relaxed = objective.held(jax.nn.sigmoid(divide_by_temperature(perturbed, self.tau)))
+            relaxed = objective.held(
+                jax.nn.sigmoid(divide_by_temperature(*promote(perturbed, self.tau)))
+            )
             return jnp.multiply(*promote(self.eta, relaxed))
 
         return _estimate(objective, critic, logits, noise)

@@ -12,9 +12,8 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from gatedjax._utils.numbers import check_type
 from gatedjax._utils.tracing import check_key
 from gatedjax.functional import gumbel_sigmoid, logistic_noise, threshold_gates
-from gatedjax.functional._checks import check_positive, wide_dtype
+from gatedjax.functional._checks import check_positive, is_known, wide_dtype
 from gatedjax.functional._export import exportable
-from gatedjax.functional._tracing import is_known
 from gatedjax.functional._types import ArrayLike
 from gatedjax.gates._exact import (
     assign_bits,

@@ -224,7 +224,7 @@ def check_estimator(estimator: object) -> None:
     for member in _MEMBERS:
         is_method = member in ("evaluations", "surrogate")
         if callable(getattr(estimator, member)) != is_method:
-            wanted, got = "a method", "a value"
-            if not is_method:
-                wanted, got = got, wanted
-            raise ValueError(f"estimator.{member} must be {wanted}, got {got} in {estimator!r}")
+            kinds = ("a method", "a value") if is_method else ("a value", "a method")
+            raise ValueError(
+                f"estimator.{member} must be {kinds[0]}, got {kinds[1]} in {estimator!r}"
+            )

@@ -7,6 +7,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from gatedjax._utils.tracing import is_traced
+from gatedjax.functional._attention import masked_softmax
 from gatedjax.functional._checks import (
     check_axis,
     check_broadcasts,
@@ -16,12 +18,11 @@ from gatedjax.functional._checks import (
     check_numbers,
     check_positive,
     check_shape,
+    is_known,
     wide_dtype,
 )
 from gatedjax.functional._devices import compile_outside_jit, vary_together
 from gatedjax.functional._relaxations import _COLD, _straight_through
-from gatedjax.functional._softmax import masked_softmax
-from gatedjax.functional._tracing import is_known, is_traced
 from gatedjax.functional._types import ArrayLike
 from gatedjax.gates._thresholds import (
     CAPPED,
@@ -425,7 +426,7 @@ def _open_best(z: Array, keep: Array, k: Array) -> Array:
 @compile_outside_jit()
 def _select_best(z: Array, keep: Array, k: Array) -> Array:
     """Returns True at the k best real positions of each row; the first of equal scores win."""
-    # The k-th largest score is found bit by bit, which is faster than a sort in XLA on a CPU.
+    # The k-th largest score is found a bit at a time, which is faster than a sort in XLA on a CPU.
     bits = 8 * z.dtype.itemsize
     unsigned = jnp.dtype(f"uint{bits}")
     sign = jnp.array(1 << (bits - 1), unsigned)

@@ -1,30 +1,25 @@
-"""The table of estimators by name, for configurations, command lines and modules."""
+"""The estimators by name, for configurations, command lines, modules, reports and pages."""
 
 import dataclasses
-from typing import Literal
+import typing
+from typing import Any, Literal
 
 from jaxtyping import Array, Float
 
-from gatedjax.gates._control import Rebar
-from gatedjax.gates._enumerate import Enumerate
 from gatedjax.gates._estimator import Estimator
-from gatedjax.gates._pathwise import MeanField, ReinMax, SoftGumbel, STGumbel, StraightThrough
-from gatedjax.gates._score import ARM, DisARM, LeaveOneOut, LocalExpectation, Reinforce
-from gatedjax.gates._stretched import HardConcrete, HardKuma
+from gatedjax.gates._registry import ESTIMATORS
 
-EstimatorName = Literal[
-    "soft_gumbel", "st_gumbel", "straight_through", "reinmax", "mean_field", "hard_concrete",
-    "hard_kuma", "reinforce", "leave_one_out", "arm", "disarm", "local_expectation", "rebar",
-    "enumerate",
-]  # fmt: skip
-KINDS: dict[EstimatorName, type] = {
-    "soft_gumbel": SoftGumbel, "st_gumbel": STGumbel, "straight_through": StraightThrough,
-    "reinmax": ReinMax, "mean_field": MeanField, "hard_concrete": HardConcrete,
-    "hard_kuma": HardKuma, "reinforce": Reinforce, "leave_one_out": LeaveOneOut, "arm": ARM,
-    "disarm": DisARM, "local_expectation": LocalExpectation, "rebar": Rebar,
-    "enumerate": Enumerate,
-}  # fmt: skip
+KINDS: dict[str, type[Any]] = {entry.name: entry.kind for entry in ESTIMATORS if entry.name}
 """The class of each name. A name is the name of its class in snake case."""
+
+NOT_OF_PAIRS = {entry.name: entry.not_of_pairs for entry in ESTIMATORS if entry.not_of_pairs}
+"""The estimators that cannot train selections of pairs of tokens, with the reason."""
+
+if typing.TYPE_CHECKING:
+    # Type checkers cannot compute the names.
+    EstimatorName = str
+else:
+    EstimatorName = Literal[tuple(KINDS)]
 
 
 def takes_temperature(name: EstimatorName) -> bool:
@@ -41,3 +36,25 @@ def create_estimator(
     options = {"tau": temperature, "k": draws}
     fields = [field.name for field in dataclasses.fields(KINDS[name])]
     return KINDS[name](**{key: value for key, value in options.items() if key in fields})
+
+
+def standard_estimators(tau: float = 0.5) -> tuple[Estimator, ...]:
+    """Returns the estimators that need no function or other input, with the temperature tau."""
+    return tuple(
+        estimator
+        for entry in ESTIMATORS
+        for estimator in (entry.reported(tau) if entry.reported else (entry.kind(),))
+    )
+
+
+def table_of_estimators() -> str:
+    """Returns a Markdown table of all estimators: bias, cost, and when to use each."""
+    lines = [
+        "| estimator | use it if | unbiased | evaluations | needs f' | name |",
+        "|---|---|---|---|---|---|",
+    ]
+    for kind, name, use, evaluations, *_ in ESTIMATORS:
+        cells = [f"`{kind.__name__}`", use, "yes" if kind.unbiased else "no", evaluations]
+        cells += ["yes" if kind.needs_gradient else "no", f"`{name}`" if name else "-"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)

@@ -15,15 +15,16 @@ from gatedjax._utils.tracing import check_key
 from gatedjax.functional import sample_gates
 from gatedjax.gates._enumerate import Truth, enumerate
 from gatedjax.gates._estimator import Estimator
+from gatedjax.gates._named import standard_estimators
 from gatedjax.gates._report import (
     Measured,
+    ModeRow,
     Sample,
+    Study,
     estimate_gradients,
     rounding_tolerance,
-    standard_estimators,
     summarize,
 )
-from gatedjax.gates._study import ModeRow, Study
 
 _TAU = 0.5
 

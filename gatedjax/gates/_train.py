@@ -12,15 +12,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
 from gatedjax._utils.tracing import check_keys
-from gatedjax.functional import log_gumbel_sigmoid
 from gatedjax.functional._checks import (
     check_floating,
     check_mask,
     check_same_shape,
+    check_temperature,
     check_that,
     wide_dtype,
 )
 from gatedjax.functional._export import exportable
+from gatedjax.functional._relaxations import log_relaxed
 from gatedjax.gates._estimator import (
     ByValues,
     Estimator,
@@ -70,11 +71,8 @@ def draw(
 ) -> Gates:
     """Draws the gates of one pass in training.
 
-        >>> from gatedjax.gates import ARM, MeanField
-        >>> logits = jnp.array([0.0, -jnp.inf])
-        >>> print(draw(MeanField(), logits, jnp.ones(2)).values)
-        [0.5 0. ]
-        >>> print(draw(ARM(), logits, jnp.ones(2)).values)
+        >>> from gatedjax.gates import ARM
+        >>> print(draw(ARM(), jnp.array([0.0, -jnp.inf]), jnp.ones(2)).values)
         [1. 0.]
 
     Args:
@@ -85,13 +83,18 @@ def draw(
       mask: True at real gates; the other gates are 0. None means all.
 
     Returns:
-      A `Gates`: `values`, the gates with the shape of the logits; `logarithms`, their logarithms
-      for `SoftGumbel`, else None; and `hard`, True if they are 0 or 1.
+      A `Gates` with the shape of the logits; it has `logarithms` for `SoftGumbel` only.
     """
     check_floating(logits=logits, noise=noise)
     check_same_shape(logits=logits, noise=noise, mask=mask)
+    check_temperature(getattr(estimator, "tau", 1.0), jnp.shape(logits))
+    return gates_of(estimator, logits, noise, mask)
+
+
+def gates_of(estimator: Estimator, logits: Array, noise: Array, mask: Array | None = None) -> Gates:
+    """Computes `draw` without checks."""
     if isinstance(estimator, SoftGumbel):
-        log_gates = log_gumbel_sigmoid(logits, noise, temperature=estimator.tau)
+        log_gates = log_relaxed(logits, noise, estimator.tau)
         return Gates(jnp.exp(log_gates), log_gates)
     wide = jnp.asarray(logits, wide_dtype(logits))
     if not isinstance(estimator, Pathwise):
@@ -156,9 +159,8 @@ def train(
     # An estimator without noise gets a row as well, because `draw` takes noise.
     noise = jax.vmap(lambda key: draw_noise_rows(key, max(estimator.rows, 1), n))(keys)
     if isinstance(estimator, Pathwise):
-        values, other = reader(
-            draw(estimator, a, noise[:, 0], mask).values[:, None].astype(a.dtype), *rows
-        )
+        gates = gates_of(estimator, a, noise[:, 0], mask).values
+        values, other = reader(gates[:, None].astype(a.dtype), *rows)
         return values[:, 0], other
     if isinstance(estimator, ByValues):
         # The logits get their gradient from `attached` and not through the draws.
@@ -182,7 +184,7 @@ def train(
         return expected(logits, key, *row, mask=mask)
 
     # `expectation` returns only the estimate, so the other results need a separate pass.
-    _, other = reader(draw(estimator, a, noise[:, 0]).values[:, None], *rows)
+    _, other = reader(gates_of(estimator, a, noise[:, 0], None).values[:, None], *rows)
     return jax.vmap(estimate)(logits, keys, mask, *rows), jax.lax.stop_gradient(other)
 
 
@@ -205,7 +207,7 @@ def train_passes(
         )
     values, scores, other = passes
     # The mean serves as the baseline of all passes. Dividing by k - 1 instead of k makes up for the
-    # loss of a pass that is part of its own baseline.
+    # loss of a pass that is part of its baseline.
     mean = jnp.mean(values, axis=0)
     slopes = jax.lax.stop_gradient(values - mean[None]) / (len(values) - 1)
     return jax.vmap(attached, in_axes=(0, 1, 1))(mean, scores, slopes), other

@@ -1,16 +1,19 @@
-"""Features of the open words of texts, and their weights."""
+"""Features of the words that are read, and their weights."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from gatedjax.lexicon._spelling import spell
+from gatedjax.lexicon._spelling import spell_across
 
 PART = 16_000
 """Words whose features are counted at once. The arrays of a part fit into the cache of the
 processor, which halves the time."""
+# The power of the weights, and the scale of n-grams against words and pairs: measured on folds of
+# six training sets.
+_POWER, _NGRAM_SCALE = 1.5, 0.5
 
 
 class Words(NamedTuple):
@@ -27,6 +30,21 @@ class Spelling(NamedTuple):
 
     columns: np.ndarray  # int64 [N], of all words, with repetitions inside a word
     starts: np.ndarray  # int64 [V + 1]; word v has `columns[starts[v] : starts[v + 1]]`
+
+
+class Junctions(NamedTuple):
+    """The borders of neighbouring units of scripts without spaces, J of them in D kinds. A kind is
+    a pair of units, and its n-grams are those across the border.
+    """
+
+    first: np.ndarray  # int64 [J], the sorted positions of the left units among the words
+    kinds: np.ndarray  # int64 [J], the kind of each border
+    spelling: Spelling  # of the D kinds
+
+    def select(self, begin: int, end: int) -> "tuple[np.ndarray, Spelling]":
+        """Returns the left units of a part of the words, and the n-grams of their borders."""
+        part = slice(*np.searchsorted(self.first, (begin, end)))
+        return self.first[part] - begin, select_spelling(self.spelling, self.kinds[part])
 
 
 class Columns(NamedTuple):
@@ -77,10 +95,15 @@ class Numbers(dict[str, int]):
 
     def number(self, texts: Iterable[Sequence[str]]) -> tuple[np.ndarray, np.ndarray, int]:
         """Returns the numbers of the words, int64 [T], the text of each, and the count of texts."""
-        parts = [list(map(self.__getitem__, words)) for words in texts]
-        lengths = np.fromiter(map(len, parts), np.int64, len(parts))
-        ids = np.fromiter(itertools.chain.from_iterable(parts), np.int64, int(lengths.sum()))
-        return ids, np.repeat(np.arange(len(parts)), lengths), len(parts)
+        ids, lengths = flatten(map(self.__getitem__, words) for words in texts)
+        return ids, np.repeat(np.arange(len(lengths)), lengths), len(lengths)
+
+
+def flatten(lists: Iterable[Iterable[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the numbers of all lists and the length of each list, int64."""
+    parts = [list(numbers) for numbers in lists]
+    sizes = np.fromiter(map(len, parts), np.int64, len(parts))
+    return np.fromiter(itertools.chain.from_iterable(parts), np.int64, int(sizes.sum())), sizes
 
 
 def split_rows(rows: np.ndarray, size: int) -> list[int]:
@@ -95,21 +118,14 @@ def split_rows(rows: np.ndarray, size: int) -> list[int]:
     return np.unique([0, *inner.tolist(), len(rows)]).tolist()
 
 
-def spell_words(words: Iterable[str], column_of: dict[str, int]) -> Spelling:
-    """Returns the `Spelling` of words without the n-grams that `column_of` lacks."""
-    ngrams = [spell(word) for word in words]
-    flat = itertools.chain.from_iterable(ngrams)
-    sizes = np.fromiter(map(len, ngrams), np.int64, len(ngrams))
-    columns = np.fromiter(
-        map(column_of.get, flat, itertools.repeat(-1)), np.int64, int(sizes.sum())
-    )
-    return drop_columns(columns, sizes)
+def find_columns(spelled: Iterable[list[str]], column_of: Mapping[str, int]) -> Spelling:
+    """Returns the `Spelling` of words from their n-grams, without those that `column_of` lacks."""
+    find = column_of.get
+    return drop_columns(*flatten([find(ngram, -1) for ngram in ngrams] for ngrams in spelled))
 
 
 def drop_columns(columns: np.ndarray, sizes: np.ndarray) -> Spelling:
-    """Returns the `Spelling` of V words without the columns -1; `sizes`, [V], counts their n-grams
-    before.
-    """
+    """Returns the `Spelling` of V words without the columns -1; `sizes`, [V], counts all."""
     has_column = columns >= 0
     before = np.concatenate([[0], np.cumsum(has_column)])
     return Spelling(columns[has_column], before[np.concatenate([[0], np.cumsum(sizes)])])
@@ -125,12 +141,43 @@ def select_spelling(spelling: Spelling, words: np.ndarray) -> Spelling:
     return Spelling(spelling.columns[places], starts)
 
 
+def find_first(ids: np.ndarray, rows: np.ndarray, width: int) -> np.ndarray:
+    """Returns the first place in `ids` of each word of each text; all numbers are below `width`."""
+    # The order is that of the words, because a sum in the order of their numbers, which follow the
+    # words that were read before, would have other bits.
+    return np.sort(np.unique(rows * width + ids, return_index=True)[1])
+
+
 def find_pairs(ids: np.ndarray, rows: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns the keys a * width + b of neighbours (a, b) in a text, and the positions of a in
     `ids`. The number -1 is in no pair; all numbers are below `width`.
     """
     first = np.flatnonzero((rows[:-1] == rows[1:]) & (ids[:-1] >= 0) & (ids[1:] >= 0))
     return ids[first] * width + ids[first + 1], first
+
+
+def find_borders(
+    ids: np.ndarray, rows: np.ndarray, is_unit: np.ndarray, types: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray, list[list[str]]]:
+    """Returns the fields `first` and `kinds` of `Junctions` and the n-grams of each kind. The words
+    `ids` are positions in `types` and in `is_unit`, True for units of scripts without spaces.
+    """
+    keys, first = find_pairs(np.where(is_unit[ids], ids, -1), rows, len(is_unit))
+    kinds, kind = np.unique(keys, return_inverse=True)
+    sides = zip(*(side.tolist() for side in np.divmod(kinds, max(len(is_unit), 1))), strict=True)
+    return first, kind, [spell_across(types[left], types[right]) for left, right in sides]
+
+
+def find_junctions(
+    ids: np.ndarray,
+    rows: np.ndarray,
+    is_unit: np.ndarray,
+    types: Sequence[str],
+    column_of: Mapping[str, int],
+) -> Junctions:
+    """Returns the borders of neighbours, see `find_borders`, with the columns of their n-grams."""
+    first, kinds, ngrams = find_borders(ids, rows, is_unit, types)
+    return Junctions(first, kinds, find_columns(ngrams, column_of))
 
 
 def find_keys(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -148,13 +195,17 @@ def count_features(
     columns: Columns,
     known: np.ndarray,
     spelling: Spelling,
+    junctions: Junctions,
     num_columns: int,
 ) -> Cells:
-    """Counts the features of texts by their open words `ids`, [T], in the sorted texts `rows`. They
+    """Counts the features of texts by the words read `ids`, [T], in the sorted texts `rows`. They
     are positions in `spelling` and in `known`, which has the positions in `columns.of_word`, or -1.
     """
     parts = [
-        _count_part(ids[begin:end], rows[begin:end], columns, known, spelling, max(num_columns, 1))
+        _count_part(
+            *(ids[begin:end], rows[begin:end], columns, known, spelling),
+            *(junctions.select(begin, end), max(num_columns, 1)),
+        )
         for begin, end in itertools.pairwise(split_rows(rows, PART))
     ]
     return Cells(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
@@ -166,6 +217,7 @@ def _count_part(
     columns: Columns,
     known: np.ndarray,
     spelling: Spelling,
+    across: tuple[np.ndarray, Spelling],
     num_columns: int,
 ) -> Cells:
     numbers = known[ids]
@@ -175,6 +227,7 @@ def _count_part(
     keys, first = find_pairs(numbers, rows, columns.width)
     places = find_keys(columns.pairs, keys)
     spelled = select_spelling(spelling, ids)
+    left, borders = across
     # A code stands for a row and a column, so that a single sort counts all cells in their order.
     of_row = rows * num_columns
     codes = np.concatenate(
@@ -182,6 +235,7 @@ def _count_part(
             (of_row + of_word)[of_word >= 0],
             of_row[first[places >= 0]] + (places[places >= 0] + columns.first_pair),
             np.repeat(of_row, np.diff(spelled.starts)) + spelled.columns,
+            np.repeat(of_row[left], np.diff(borders.starts)) + borders.columns,
         ]
     )
     codes.sort()
@@ -209,41 +263,36 @@ def weigh_cells(cells: Cells, scale: np.ndarray, num_texts: int) -> tuple[np.nda
 
 
 def compute_scale(
-    cells: Cells,
-    groups: np.ndarray,
-    first_ngram: int,
-    num_columns: int,
-    *,
-    absent: tuple[int, int] = (0, 0),
-    ngram_scale: float,
+    cells: Cells, groups: np.ndarray, first_ngram: int, num_columns: int
 ) -> np.ndarray:
     """Computes the weight r of each feature from the training texts: [F].
 
-        r_f = (idf_f / mean idf + nb_f / mean nb) / 2      words and pairs
-        r_f = s idf_f / mean idf                           character n-grams
+        r_f = s ((idf_f / mean idf + nb_f / mean nb) / 2)^1.5
 
     idf_f = log((1 + n) / (1 + n_f)) + 1, and nb_f is the largest absolute log-ratio of the
     frequencies inside and outside of a group of texts (Wang and Manning 2012). The means are over
-    all features in the first line and over the n-grams in the second. They count the `absent`
-    features of closed words, with n_f = 0, because nb would otherwise weigh less when words are
-    closed.
+    the words and pairs, with s = 1, and over the character n-grams, with s = 0.5.
     """
+    counts = _count_in_groups(cells, groups, num_columns)
     total = np.bincount(cells.columns, minlength=num_columns).astype(np.float64)
-    idf, largest_idf = np.log((1 + len(groups)) / (1 + total)) + 1, np.log(1 + len(groups)) + 1
-    ratio, absent_ratio, num_absent = np.zeros(num_columns), 0.0, sum(absent)
-    for count in _count_in_groups(cells, groups, num_columns):
+    idf = np.log((1 + len(groups)) / (1 + total)) + 1
+    parts = [
+        factor * ((idf[part] / _mean(idf[part]) + ratio / _mean(ratio)) / 2) ** _POWER
+        for part, factor in ((slice(0, first_ngram), 1.0), (slice(first_ngram, None), _NGRAM_SCALE))
+        for ratio in [_compare_groups(counts[:, part], total[part])]
+    ]
+    return np.concatenate(parts)
+
+
+def _compare_groups(counts: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """Computes the largest absolute log-ratio of each feature, from the counts [G, F] in groups."""
+    ratio = np.zeros(len(total))
+    for count in counts:
         # Without the added 1 a feature that a class lacks would have an infinite ratio.
-        inside = count + 1.0
-        outside = total - inside + 2.0
-        shift = np.log((outside.sum() + num_absent) / (inside.sum() + num_absent))
+        inside, outside = count + 1.0, total - count + 1.0
+        shift = np.log(outside.sum() / inside.sum()) if len(total) else 0.0
         ratio = np.maximum(ratio, np.abs(np.log(inside / outside) + shift))
-        # A feature that is in no text has 1 inside and 1 outside, so that only the shift remains.
-        absent_ratio = max(absent_ratio, abs(shift))
-    mean_idf = _mean(idf, largest_idf, num_absent)
-    scale = (idf / mean_idf + ratio / _mean(ratio, absent_ratio, num_absent)) / 2
-    ngrams = idf[first_ngram:]
-    scale[first_ngram:] = ngram_scale * ngrams / _mean(ngrams, largest_idf, absent[1])
-    return scale
+    return ratio
 
 
 def _count_in_groups(cells: Cells, groups: np.ndarray, num_columns: int) -> np.ndarray:
@@ -259,6 +308,6 @@ def _count_in_groups(cells: Cells, groups: np.ndarray, num_columns: int) -> np.n
     return np.asarray((csr_matrix(groups.T.astype(np.float64)) @ has_feature).toarray())
 
 
-def _mean(values: np.ndarray, absent: float, num_absent: int) -> float:
+def _mean(values: np.ndarray) -> float:
     # The result is a divisor.
-    return max(float(values.sum() + num_absent * absent) / max(len(values) + num_absent, 1), 1e-9)
+    return max(float(values.mean()), 1e-9) if len(values) else 1.0

@@ -1,48 +1,37 @@
-"""The fit of a gated lexicon: linear models, between which words are closed."""
+"""The fit of a gated lexicon: linear models, each of which reads fewer words."""
 
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
-from gatedjax.lexicon._features import (
-    Columns,
-    Numbers,
-    Spelling,
-    compute_scale,
-    count_features,
-    drop_columns,
-    find_keys,
-    find_pairs,
-    number_words,
-    split_rows,
-    weigh_cells,
-)
+from gatedjax.lexicon import _features, _lexicon
 from gatedjax.lexicon._heads import ClassHead, Head
-from gatedjax.lexicon._lexicon import Lexicon, measure_strengths, sum_spellings
-from gatedjax.lexicon._solve import choose_words, compute_gains, fit_weights
-from gatedjax.lexicon._spelling import spell
+from gatedjax.lexicon._solve import choose_words, fit_weights
+from gatedjax.lexicon._spelling import is_spaceless, spell
+from gatedjax.lexicon._vectors import NO_PIECES, Pieces, Vectors, average_matrix
 
-DENSITIES = (1.0, 0.7, 0.5, 0.4, 0.3, 0.2, 0.1)
-"""The stages of a fit: shares of the words of the training texts that are open."""
-# The scale of n-grams against words, and the occurrences without a gain that are added to those of
-# a word, because the mean of few is unreliable. Measured on ten folds of five training sets.
-_NGRAM_SCALE, _SHRINK = 0.12, 1.0
-# A word or pair is a feature if it occurs this often, an n-gram if this many words have it.
+SHARES = (1.0, 0.7, 0.5, 0.4, 0.3)
+"""The stages of a fit: shares of the words of the training texts that are read."""
+# A pair is a feature if it occurs this often, an n-gram if this many words (or borders of different
+# units) and texts have it.
 _LEAST = 2
 # Up to so many occurrences a word sets the threshold for unknown words.
 _RARE = 2
 # Largest number of weights. The solver has a dozen arrays of this size, together 2 GB.
 _MOST_WEIGHTS = 20_000_000
-# Words whose gains are computed at once.
+# The length of the sum of vectors in the row of a text, and the same from so many texts on.
+_VECTORS, _VECTORS_OF_MANY, _MANY = 1.0, 0.5, 500
+# Words whose effects are computed at once.
 _CHUNK = 200_000
 
 
 class EmptyLexicon(ValueError):
-    """The error that `fit_lexicon` raises for a density at which no word would be open.
+    """The error that `fit_lexicon` raises for a share at which no word would be read.
 
-    A density is the share of the words that are open; a lexicon reads the open words only.
+    A share is that of the words that are read among all words of the training texts.
     """
 
 
@@ -54,13 +43,19 @@ class _Corpus(NamedTuple):
     rows: np.ndarray  # int64 [T], the text of each word, sorted
     num_texts: int
     counts: np.ndarray  # int64 [V]
-    ngrams: list[str]  # n-grams that at least two different words have
-    spelling: Spelling  # the positions in `ngrams`
+    ngrams: dict[str, int]  # an n-gram that at least two different words have -> its position
+    spelling: _features.Spelling  # the positions in `ngrams`
+    is_unit: np.ndarray  # bool [V], True for units of scripts without spaces
+    junctions: _features.Junctions  # of all words
+    pieces: Pieces  # N pieces with vectors
+    of_pieces: np.ndarray  # float32 [N, D], the vectors less their mean over the words of the texts
+    split: _features.Spelling  # the pieces of each word
 
 
 class _Stage(NamedTuple):
-    """The fitted weights of a stage, in which some of the V words are open. The F columns are
-    words, then pairs, then n-grams; K is the number of classes, but 1 for two classes.
+    """The fitted weights of a stage, in which some of the V words are read. The F columns are
+    words, then pairs, then n-grams; K is the number of classes, but 1 for two classes. The D
+    weights of vectors are U.
     """
 
     word_types: np.ndarray
@@ -68,8 +63,8 @@ class _Stage(NamedTuple):
     ngrams: np.ndarray
     scale: np.ndarray
     weights: np.ndarray
+    vector_weights: np.ndarray
     bias: np.ndarray
-    logits: np.ndarray
     factors: np.ndarray
 
 
@@ -77,29 +72,27 @@ def fit_lexicon(
     texts: Sequence[Sequence[str]],
     labels: np.ndarray,
     num_classes: int,
-    densities: Sequence[float] = DENSITIES,
+    shares: Sequence[float] = SHARES,
     *,
     sample_weight: np.ndarray | None = None,
     head: Head | None = None,
-) -> Iterator[Lexicon]:
-    """Fits lexicons of falling density to labelled texts, and yields one for each density.
+    vectors: Vectors | None = None,
+) -> Iterator[_lexicon.Lexicon]:
+    """Fits lexicons of falling share to labelled texts, and yields one for each share.
 
-    Each stage is a convex problem, for classes logistic regression, on the features of the open
-    words, which starts from the weights of the stage before. After stage k each open word has the
-    mean gain and the score
+    Each stage is a convex problem, for classes logistic regression, on the features of the words
+    read, which starts from the weights of the stage before. The first stage reads all words and
+    ranks them by their effect,
 
-        m_k = sum of gains / (number of occurrences + 1),   gain = loss without the word - loss
-        s_k = (m_k + s_{k-1}) / 2,   s_1 = m_1
+        effect = mean over the places of the word of max_c |part of the word in logit c|
 
-    and the words of the largest scores stay open, as long as their occurrences fit into the next
-    density. The gains are those on the training texts, which favour the words that a stage fits
-    best by chance; the mean over the stages has less of this noise. There is no random number, and
-    the same texts give the same bits.
+    and a later stage reads the words of the largest effects, as long as their occurrences fit into
+    its share. There is no random number, and the same texts give the same bits.
 
         >>> texts = [["a", "fine", "film"], ["a", "dull", "film"]] * 4
         >>> for lexicon in fit_lexicon(texts, np.array([1, 0] * 4), 2, [1.0, 0.4]):
-        ...     reading = lexicon.read([["a", "dull", "play"]])
-        ...     print(reading.probabilities.argmax(1), reading.is_open[0])
+        ...     reading = lexicon.read([["a", "dull", "show"]])
+        ...     print(reading.probabilities.argmax(1), reading.is_read[0])
         [0] [ True  True  True]
         [0] [False  True False]
 
@@ -107,50 +100,50 @@ def fit_lexicon(
       texts: the words of each text.
       labels: the targets of the n texts; for classes int [n], from 0.
       num_classes: the number of classes, at least 2, for the head None.
-      densities: the shares of the words that are open, falling, in (0, 1].
+      shares: the shares of the words that are read, falling, in (0, 1].
       sample_weight: [n], the weight of each text in the loss and in the gains, with a mean above 0
         that is scaled to 1; None gives all texts the same weight. A text of weight 0 is left out.
       head: the loss and the prediction, such as `LabelHead(3)`; None is `ClassHead(num_classes)`.
+      vectors: pretrained vectors of words, see `read_vectors`; None is none.
 
     Yields:
-      The lexicon of each density.
+      The lexicon of each share.
 
     Raises:
-      EmptyLexicon: if a density leaves no word open.
+      EmptyLexicon: if a share leaves no word to read.
       ValueError: if the number of texts and labels differ, there is no word or no class, the
-        densities are not falling numbers in (0, 1], a weight is negative or not finite, or there
+        shares are not falling numbers in (0, 1], a weight is negative or not finite, or there
         are more than 20,000,000 features times classes.
     """
     labels = np.asarray(labels)
     head = ClassHead(num_classes) if head is None else head
     if sample_weight is not None:
         texts, labels, sample_weight = drop_unweighted(texts, labels, sample_weight)
-    _check_arguments(texts, labels, head, densities)
+    _check_arguments(texts, labels, head, shares)
     prior = head.compute_prior(labels, sample_weight)
-    corpus = _count_words(texts)
-    open_types = np.ones(len(corpus.types), bool)
+    corpus = _count_words(texts, vectors)
+    read_types = np.ones(len(corpus.types), bool)
     before: _Stage | None = None
-    scores: np.ndarray | None = None
-    for density in densities:
-        if density < 1:
-            # The gains that choose the words need weights, so a first density below 1 needs a stage
-            # in which all words are open.
+    effects: np.ndarray | None = None
+    for share in shares:
+        if share < 1:
+            # The effects that choose the words need the weights of a stage that reads all words.
             if before is None:
-                before = _fit_stage(corpus, labels, head, open_types, None, sample_weight)
-            gains = _compute_mean_gains(corpus, labels, head, open_types, before, sample_weight)
-            scores = gains if scores is None else (gains + scores) / 2
-            open_types = choose_words(scores, corpus.counts, density * len(corpus.ids))
-            if not open_types.any():
+                before = _fit_stage(corpus, labels, head, read_types, None, sample_weight)
+            if effects is None:
+                effects = _compute_effects(corpus, head, before, sample_weight)
+            read_types = choose_words(effects, corpus.counts, share * len(corpus.ids))
+            if not read_types.any():
                 raise EmptyLexicon(
-                    f"density must leave a word open, got {density} of {len(corpus.ids):,} words: "
-                    "even the rarest word takes more; choose a larger density"
+                    f"share must leave a word to read, got {share} of {len(corpus.ids):,} words: "
+                    "even the rarest word takes more; choose a larger share"
                 )
-        before = _fit_stage(corpus, labels, head, open_types, before, sample_weight)
-        yield _make_lexicon(corpus, head, prior, open_types, before, density)
+        before = _fit_stage(corpus, labels, head, read_types, before, sample_weight)
+        yield _make_lexicon(corpus, head, prior, read_types, before, share)
 
 
 def _check_arguments(
-    texts: Sequence[Sequence[str]], labels: np.ndarray, head: Head, densities: Sequence[float]
+    texts: Sequence[Sequence[str]], labels: np.ndarray, head: Head, shares: Sequence[float]
 ) -> None:
     if len(texts) != len(labels) or not len(texts):
         raise ValueError(
@@ -160,9 +153,9 @@ def _check_arguments(
     head.check_targets(labels)
     if not any(map(len, texts)):
         raise ValueError(f"texts must have at least one word, got none in {len(texts)} texts")
-    falling = list(densities) == sorted(set(densities), reverse=True)
-    if not densities or not falling or not all(0 < density <= 1 for density in densities):
-        raise ValueError(f"densities must be falling numbers in (0, 1], got {list(densities)}")
+    falling = list(shares) == sorted(set(shares), reverse=True)
+    if not shares or not falling or not all(0 < share <= 1 for share in shares):
+        raise ValueError(f"shares must be falling numbers in (0, 1], got {list(shares)}")
 
 
 def scale_weights(weights: np.ndarray, num_texts: int) -> np.ndarray:
@@ -194,114 +187,182 @@ def drop_unweighted(
     return [texts[i] for i in rows.tolist()], labels[rows], scale_weights(kept, len(rows))
 
 
-def _count_words(texts: Sequence[Sequence[str]]) -> _Corpus:
+def _count_words(texts: Sequence[Sequence[str]], vectors: Vectors | None) -> _Corpus:
     """Numbers the words by falling frequency, and finds their n-grams."""
-    words = number_words(texts)
+    words = _features.number_words(texts)
     counts = np.bincount(words.ids, minlength=len(words.types))
     # The most frequent words come first; equals stay in the order in which they first occur.
     order = np.argsort(-counts, kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     types = [words.types[i] for i in order.tolist()]
+    is_unit = np.fromiter(map(is_spaceless, types), bool, len(types))
+    ids = place[words.ids]
+    left, kinds, across = _features.find_borders(ids, words.rows, is_unit, types)
     # The numbers follow the first occurrences; the order of a set would change with the process.
-    numbers = Numbers()
-    of_word, word, _ = numbers.number(map(spell, types))
+    numbers = _features.Numbers()
+    # A kind of borders counts as a further word.
+    of_word, word, num_words = numbers.number(itertools.chain(map(spell, types), across))
     # A sort is faster than `np.unique`. An n-gram that a word repeats counts once.
     codes = np.sort(word * max(len(numbers), 1) + of_word)
     different = codes[np.diff(codes, prepend=-1) > 0] % max(len(numbers), 1)
     is_ngram = np.bincount(different, minlength=len(numbers)) >= _LEAST
-    ngrams = list(itertools.compress(numbers, is_ngram.tolist()))
-    column_of = np.where(is_ngram, np.cumsum(is_ngram) - 1, -1)
-    spelling = drop_columns(column_of[of_word], np.bincount(word, minlength=len(types)))
-    return _Corpus(
-        types, place[words.ids], words.rows, words.num_texts, counts[order], ngrams, spelling
+    # An n-gram is in two texts unless all of its words are in a single text.
+    first, last = _find_texts(
+        np.concatenate([ids, len(types) + kinds]),
+        np.concatenate([words.rows, words.rows[left]]),
+        num_words,
     )
+    begin = np.full(len(numbers), len(texts))
+    end = np.full(len(numbers), -1)
+    np.minimum.at(begin, of_word, first[word])
+    np.maximum.at(end, of_word, last[word])
+    is_ngram &= begin < end
+    chosen = itertools.compress(numbers, is_ngram.tolist())
+    ngrams = {ngram: position for position, ngram in enumerate(chosen)}
+    column_of = np.where(is_ngram, np.cumsum(is_ngram) - 1, -1)
+    spelling = _features.drop_columns(column_of[of_word], np.bincount(word, minlength=num_words))
+    of_types = _features.select_spelling(spelling, np.arange(len(types)))
+    of_kinds = _features.select_spelling(spelling, np.arange(len(types), num_words))
+    pieces, matrix = vectors or Vectors(NO_PIECES, np.zeros((0, 0), np.float32))
+    split = pieces.split(types)
+    return _Corpus(
+        *(types, ids, words.rows, words.num_texts, counts[order], ngrams, of_types, is_unit),
+        *(
+            _features.Junctions(left, kinds, of_kinds),
+            pieces,
+            _centre(matrix, split, counts[order]),
+            split,
+        ),
+    )
+
+
+def _centre(matrix: np.ndarray, split: _features.Spelling, counts: np.ndarray) -> np.ndarray:
+    """Returns the vectors of pieces less the mean vector of the words of the texts."""
+    counts = np.where(np.diff(split.starts) > 0, counts, 0)
+    weights = counts @ average_matrix(split, len(matrix)) / max(counts.sum(), 1)
+    return np.asarray(matrix - (weights @ matrix).astype(np.float32))
+
+
+def _find_texts(ids: np.ndarray, rows: np.ndarray, num_types: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the first and the last text of each word, int64 [V]; its texts are sorted."""
+    first, last = np.empty(num_types, np.int64), np.empty(num_types, np.int64)
+    # Of several numbers for a place the last is stored.
+    last[ids] = rows
+    first[ids[::-1]] = rows[::-1]
+    return first, last
 
 
 def _fit_stage(
     corpus: _Corpus,
     labels: np.ndarray,
     head: Head,
-    open_types: np.ndarray,
+    read_types: np.ndarray,
     before: _Stage | None,
     sample_weight: np.ndarray | None,
 ) -> _Stage:
-    """Fits the head to the features of the open words; the solver starts from the stage before."""
-    from scipy.sparse import csr_matrix
+    """Fits the head to the features of the words read; the solver starts from the stage before."""
+    from scipy.sparse import csr_matrix, hstack
 
-    is_open = open_types[corpus.ids]
-    ids, rows = corpus.ids[is_open], corpus.rows[is_open]
+    is_read = read_types[corpus.ids]
+    ids, rows = corpus.ids[is_read], corpus.rows[is_read]
     width = len(corpus.types)
-    # The pairs of each stage are counted again, because closing a word makes its neighbours a pair.
-    keys, counts = np.unique(find_pairs(ids, rows, width)[0], return_counts=True)
+    # The pairs of each stage are counted again, because without a word its neighbours are a pair.
+    keys, counts = np.unique(_features.find_pairs(ids, rows, width)[0], return_counts=True)
     pairs = keys[counts >= _LEAST]
-    word_types = np.flatnonzero(open_types & (corpus.counts >= _LEAST))
+    word_types = np.flatnonzero(read_types)
     of_word = np.full(width, -1)
     of_word[word_types] = np.arange(len(word_types))
     sizes = np.diff(corpus.spelling.starts)
     is_ngram = np.zeros(len(corpus.ngrams), bool)
-    is_ngram[corpus.spelling.columns[np.repeat(open_types, sizes)]] = True
+    is_ngram[corpus.spelling.columns[np.repeat(read_types, sizes)]] = True
+    # The borders of each stage are found again like its pairs.
+    junctions = corpus.junctions
+    if not is_read.all():
+        junctions = _features.find_junctions(ids, rows, corpus.is_unit, corpus.types, corpus.ngrams)
+    is_ngram[junctions.spelling.columns] = True
     ngrams = np.flatnonzero(is_ngram)
     first_ngram = len(word_types) + len(pairs)
-    spelling = _renumber(corpus, open_types, ngrams, first_ngram)
+    column_of = np.full(len(corpus.ngrams), -1)
+    column_of[ngrams] = first_ngram + np.arange(len(ngrams))
     num_columns = first_ngram + len(ngrams)
-    if num_columns * head.num_groups > _MOST_WEIGHTS:
+    num_weights = num_columns + corpus.of_pieces.shape[1]
+    if num_weights * head.num_groups > _MOST_WEIGHTS:
         hint = "min_class leaves out rare labels"
         if isinstance(head, ClassHead):
             hint = "a network (model='gru') has fewer"
         raise ValueError(
-            f"texts must have at most {_MOST_WEIGHTS:,} weights for a lexicon, got {num_columns:,} "
+            f"texts must have at most {_MOST_WEIGHTS:,} weights for a lexicon, got {num_weights:,} "
             f"features for each of {head.num_groups:,} {head.kind}: {hint}"
         )
-    cells = count_features(
+    cells = _features.count_features(
         ids,
         rows,
-        Columns(of_word, pairs, len(word_types), width),
+        _features.Columns(of_word, pairs, len(word_types), width),
         np.arange(width),
-        spelling,
+        _renumber(corpus.spelling, column_of),
+        junctions._replace(spelling=_renumber(junctions.spelling, column_of)),
         num_columns,
     )
-    scale = compute_scale(
+    scale = _features.compute_scale(
         cells,
         head.group_texts(labels),
         first_ngram,
         num_columns,
-        absent=(width - len(word_types), len(corpus.ngrams) - len(ngrams)),
-        ngram_scale=_NGRAM_SCALE,
     )
     # A lexicon stores 32 bits, and the fit uses the same numbers.
     scale = scale.astype(np.float32).astype(np.float64)
-    values, factors = weigh_cells(cells, scale, corpus.num_texts)
+    values, factors = _features.weigh_cells(cells, scale, corpus.num_texts)
     starts = np.searchsorted(cells.rows, np.arange(corpus.num_texts + 1))
     shape = corpus.num_texts, num_columns
     matrix = csr_matrix((values.astype(np.float32), cells.columns, starts), shape)
     start = None if before is None else _warm_start(before, word_types, pairs, ngrams, scale)
+    length = 1.0
+    if len(corpus.of_pieces):
+        sums = _sum_vectors(corpus, ids, rows) * factors[:, None]
+        # The rows have about the length of the other features, so that all have the same penalty.
+        mean = _VECTORS if corpus.num_texts < _MANY else _VECTORS_OF_MANY
+        length = mean / max(np.sqrt((sums * sums).sum(1).mean()), 1e-9)
+        matrix = hstack([matrix, csr_matrix((length * sums).astype(np.float32))], "csr")
+        if start is not None and before is not None:
+            start = np.concatenate([start[0], before.vector_weights / length]), start[1]
     weights, bias = fit_weights(
         *(matrix, labels, head.num_groups, head.inverse_penalty, start),
         sample_weight=sample_weight,
         head=head,
     )
-    weights, bias = weights.astype(np.float32), bias.astype(np.float32)
-    logits = head.add_bias(matrix @ weights, bias).astype(np.float64)
-    return _Stage(word_types, pairs, ngrams, scale, weights, bias, logits, factors)
+    of_vectors = length * weights[num_columns:]
+    weights, bias = weights[:num_columns].astype(np.float32), bias.astype(np.float32)
+    return _Stage(word_types, pairs, ngrams, scale, weights, of_vectors, bias, factors)
 
 
-def _renumber(corpus: _Corpus, open_types: np.ndarray, ngrams: np.ndarray, first: int) -> Spelling:
-    column_of = np.full(len(corpus.ngrams), -1)
-    # Closed words have no n-gram, and the n-grams of the stage get the columns from `first` on.
-    column_of[ngrams] = first + np.arange(len(ngrams))
-    sizes = np.diff(corpus.spelling.starts)
-    columns = column_of[corpus.spelling.columns[np.repeat(open_types, sizes)]]
-    starts = np.concatenate([[0], np.cumsum(np.where(open_types, sizes, 0))])
-    return Spelling(columns, starts)
+def _sum_vectors(corpus: _Corpus, ids: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Returns the sum of the vectors of the different words `ids` of each text: [n, D]."""
+    from scipy.sparse import csr_matrix
+
+    first = _features.find_first(ids, rows, len(corpus.types))
+    starts = np.searchsorted(rows[first], np.arange(corpus.num_texts + 1))
+    shape = corpus.num_texts, len(corpus.types)
+    has_word = csr_matrix((np.ones(len(first)), ids[first], starts), shape)
+    of_piece = has_word @ average_matrix(corpus.split, len(corpus.of_pieces))
+    return np.asarray(of_piece.astype(np.float32) @ corpus.of_pieces)
+
+
+def _weigh_pieces(corpus: _Corpus, stage: _Stage) -> np.ndarray:
+    """Returns the weights U v of the pieces, float32 [N, K]."""
+    with threadpool_limits(1, "blas"):
+        return np.asarray(corpus.of_pieces @ stage.vector_weights.astype(np.float32))
+
+
+def _renumber(spelling: _features.Spelling, column_of: np.ndarray) -> _features.Spelling:
+    # The columns of words that are not read may be -1, and are not used.
+    return spelling._replace(columns=column_of[spelling.columns])
 
 
 def _warm_start(
     before: _Stage, word_types: np.ndarray, pairs: np.ndarray, ngrams: np.ndarray, scale: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the start (W, bias) of the solver, with the products r W of the stage before, and 0
-    for new features.
-    """
+    """Returns the products r W and the bias of the stage before, with 0 for new features."""
     old = before.weights * before.scale[:, None]
     parts, first = [], 0
     for old_keys, keys in (
@@ -309,81 +370,78 @@ def _warm_start(
         (before.pairs, pairs),
         (before.ngrams, ngrams),
     ):
-        places = find_keys(old_keys, keys)
+        places = _features.find_keys(old_keys, keys)
         parts.append(np.where((places >= 0)[:, None], old[first + places], 0.0))
         first += len(old_keys)
     return np.concatenate(parts) / np.maximum(scale, 1e-9)[:, None], before.bias.astype(np.float64)
 
 
-def _compute_mean_gains(
-    corpus: _Corpus,
-    labels: np.ndarray,
-    head: Head,
-    open_types: np.ndarray,
-    stage: _Stage,
-    sample_weight: np.ndarray | None,
+def _compute_effects(
+    corpus: _Corpus, head: Head, stage: _Stage, sample_weight: np.ndarray | None
 ) -> np.ndarray:
-    """Returns sum of gains / (occurrences + 1) of each open word, -inf for closed words: [V]."""
-    is_open = open_types[corpus.ids]
-    ids, rows = corpus.ids[is_open], corpus.rows[is_open]
+    """Returns the effect of each word in a stage that reads all words: [V]. It is the mean, over
+    the places of the word, of max_c |part of the word in logit c|, with its n-grams and pairs.
+    """
     weights = head.centre(stage.weights * stage.scale[:, None])
     first_pair = len(stage.word_types)
-    first_ngram = first_pair + len(stage.pairs)
-    # The types that are closed have no n-gram here, so that their shares are 0.
-    of_type = sum_spellings(_renumber(corpus, open_types, stage.ngrams, first_ngram), weights)
+    # A stage that reads all words has all n-grams.
+    of_ngrams = weights[first_pair + len(stage.pairs) :]
+    of_pieces = head.centre(_weigh_pieces(corpus, stage).astype(np.float64))
+    of_type = _lexicon.sum_spellings(corpus.spelling, of_ngrams) + _lexicon.average_pieces(
+        corpus.split, of_pieces
+    )
     of_type[stage.word_types] += weights[:first_pair]
     sums = np.zeros(len(corpus.types))
-
-    def compute_losses(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        return head.compute_losses(logits, stage.bias, targets)
-
-    # The shares [T, C] of all words at once may need more memory than the texts.
-    bounds = split_rows(rows, _CHUNK)
-    for begin, end in itertools.pairwise(bounds):
-        part, row = ids[begin:end], rows[begin:end]
-        shares = of_type[part]
-        keys, first = find_pairs(part, row, len(corpus.types))
-        places = find_keys(stage.pairs, keys)
+    masses = np.zeros(len(corpus.types))
+    # The parts [T, C] of all words at once may need more memory than the texts.
+    for begin, end in itertools.pairwise(_features.split_rows(corpus.rows, _CHUNK)):
+        ids, rows = corpus.ids[begin:end], corpus.rows[begin:end]
+        parts = of_type[ids]
+        keys, first = _features.find_pairs(ids, rows, len(corpus.types))
+        places = _features.find_keys(stage.pairs, keys)
         first, places = first[places >= 0], places[places >= 0]
         # A position is the first word of one pair at most, and the second of one.
-        for side in (first, first + 1):
-            shares[side] += weights[first_pair + places]
-        shares *= stage.factors[row][:, None]
-        texts, local = np.unique(row, return_inverse=True)
-        gains = compute_gains(stage.logits[texts], shares, local, labels[texts], compute_losses)
-        if sample_weight is not None:
-            gains = gains * sample_weight[row]
-        sums += np.bincount(part, gains, len(sums))
-    return np.where(open_types, sums / (corpus.counts + _SHRINK), -np.inf)
+        left, borders = corpus.junctions.select(begin, end)
+        across = _lexicon.sum_spellings(borders, of_ngrams)
+        for side in (0, 1):
+            parts[first + side] += weights[first_pair + places]
+            parts[left + side] += across
+        effects = np.abs(parts).max(1) * stage.factors[rows]
+        each = np.ones(len(rows)) if sample_weight is None else sample_weight[rows]
+        sums += np.bincount(ids, each * effects, len(sums))
+        masses += np.bincount(ids, each, len(sums))
+    return np.asarray(sums / masses)
 
 
 def _make_lexicon(
     corpus: _Corpus,
     head: Head,
     prior: np.ndarray,
-    open_types: np.ndarray,
+    read_types: np.ndarray,
     stage: _Stage,
-    density: float,
-) -> Lexicon:
-    """Makes the `Lexicon` of a stage. An unknown word is open if its strength is above the
-    threshold, as about the share `density` of the rare training words are.
+    share: float,
+) -> _lexicon.Lexicon:
+    """Makes the `Lexicon` of a stage. An unknown word is read if its strength is above the
+    threshold, so that unknown words are read as often as rare words of the training texts.
     """
     scale, weights, num_words = stage.scale, stage.weights, len(stage.word_types)
-    column_of = np.full(len(corpus.ngrams), -1)
-    column_of[stage.ngrams] = len(scale) - len(stage.ngrams) + np.arange(len(stage.ngrams))
-    columns = column_of[corpus.spelling.columns]
-    has_column = columns >= 0
-    starts = np.concatenate([[0], np.cumsum(has_column)])[corpus.spelling.starts]
-    spelling = Spelling(columns[has_column], starts)
-    strengths = measure_strengths(
-        spelling, head.centre(scale[:, None] * weights.astype(np.float64))
-    )
-    # Strengths are at least 0, so that -1 opens all unknown words.
+    piece_weights = _weigh_pieces(corpus, stage)
+    # Strengths are at least 0, so that all unknown words are read with -1.
     threshold = -1.0
-    if density < 1:
+    if share < 1:
+        column_of = np.full(len(corpus.ngrams), -1)
+        column_of[stage.ngrams] = len(scale) - len(stage.ngrams) + np.arange(len(stage.ngrams))
+        columns = column_of[corpus.spelling.columns]
+        spelling = _features.drop_columns(columns, np.diff(corpus.spelling.starts))
+        strengths = _lexicon.measure_strengths(
+            _lexicon.sum_spellings(
+                spelling, head.centre(scale[:, None] * weights.astype(np.float64))
+            )
+            + _lexicon.average_pieces(corpus.split, head.centre(piece_weights.astype(np.float64)))
+        )
         # Rare words of the training texts resemble unknown words most.
-        rare = strengths[corpus.counts <= _RARE]
-        threshold = float(np.quantile(rare, 1 - density)) if len(rare) else 0.0
+        is_rare = corpus.counts <= max(_RARE, corpus.counts.min())
+        threshold = float(np.quantile(strengths[is_rare], 1 - read_types[is_rare].mean()))
     has_weight = np.zeros(len(corpus.types), bool)
     has_weight[stage.word_types] = True
     # All words are stored, because only a word that is not stored is unknown.
@@ -391,18 +449,20 @@ def _make_lexicon(
     number_of = np.full(len(corpus.types), -1)
     number_of[stage.word_types] = np.arange(num_words)
     pairs = number_of[np.stack(np.divmod(stage.pairs, len(corpus.types)), 1)]
-    return Lexicon(
+    return _lexicon.Lexicon(
         num_classes=head.num_probabilities,
         words=tuple(corpus.types[i] for i in stored.tolist()),
-        is_open=open_types[stored],
+        is_read=read_types[stored],
         counts=corpus.counts[stage.word_types].astype(np.int32),
         pairs=pairs.astype(np.int32).reshape(-1, 2),
-        ngrams=tuple(corpus.ngrams[i] for i in stage.ngrams.tolist()),
+        ngrams=tuple(map(list(corpus.ngrams).__getitem__, stage.ngrams.tolist())),
         scale=scale.astype(np.float32),
         weights=weights,
         bias=stage.bias,
         prior=prior,
         threshold=threshold,
-        density=density,
+        share=share,
         head=head,
+        pieces=corpus.pieces,
+        piece_weights=piece_weights,
     )

@@ -7,6 +7,7 @@ fit, the gates and the folder of a model call the methods of a `Head`.
 import abc
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,8 +22,11 @@ class Head(abc.ABC):
 
     A text with the features f [F] and the weights W [F, K] has K scores f W and, with B biases, C
     logits; n is the number of texts, and G that of the groups of `group_texts`. The logits are sums
-    over the features, so that each word has a share in them. The probabilities and the loss follow
+    over the features, so that each word has a part in them. The probabilities and the loss follow
     from the logits.
+
+    The targets of n texts are int [n] for classes and grades, bool [n, L] for L labels, True where
+    a text has the label, and float [n] for numbers.
 
     Attributes:
       kind: the name of the head in the folder of a model: "classes", "labels", "real" or "ordinal".
@@ -33,7 +37,7 @@ class Head(abc.ABC):
 
     kind: ClassVar[str]
     prior_rule: ClassVar[str]
-    inverse_penalty: ClassVar[float] = 5.0
+    inverse_penalty: ClassVar[float] = 10.0
 
     @property
     @abc.abstractmethod
@@ -62,19 +66,13 @@ class Head(abc.ABC):
 
     @abc.abstractmethod
     def check_targets(self, targets: np.ndarray) -> None:
-        """Raises ValueError if the array `targets` is not the targets of n texts for this head.
-
-        They are int [n] for classes and grades, bool [n, L] for L labels, True where a text has the
-        label, and float [n] for numbers.
-        """
+        """Raises ValueError if the array `targets` is not the targets of n texts for this head."""
 
     @abc.abstractmethod
     def group_texts(self, targets: np.ndarray) -> np.ndarray:
         """Returns a bool [n, G], the groups whose log-ratios weigh the features before the fit.
 
-        An entry is True if a text belongs to a group, such as that of a class or a label. `targets`
-        are the targets of the texts: classes or grades int [n], numbers float [n], or L labels
-        bool [n, L].
+        An entry is True if a text belongs to a group, such as that of a class or a label.
         """
 
     @abc.abstractmethod
@@ -87,19 +85,14 @@ class Head(abc.ABC):
           scores: [n, K], the K scores of each text, without the biases.
           free: [B], the free parameters, numbers without bounds from which `make_bias` computes the
             B biases.
-          targets: the targets of the texts: classes or grades int [n], numbers float [n], or L
-            labels bool [n, L].
+          targets: the targets of the texts.
 
         Returns:
           The losses [n], their derivatives by the scores, [n, K], and by `free`, [n, B].
         """
 
     def start_free(self, targets: np.ndarray) -> np.ndarray:
-        """Returns the free parameters [B] from which the solver starts.
-
-        `targets` are the targets of the texts: classes or grades int [n], numbers float [n], or L
-        labels bool [n, L]. The default is zeros.
-        """
+        """Returns the free parameters [B] from which the solver starts, zeros by default."""
         return np.zeros(self.num_biases)
 
     def make_bias(self, free: np.ndarray) -> np.ndarray:
@@ -110,10 +103,7 @@ class Head(abc.ABC):
         return free
 
     def make_free(self, bias: np.ndarray) -> np.ndarray:
-        """Returns the free parameters [B] of the biases `bias`, [B]: the inverse of `make_bias`.
-
-        The free parameters are numbers without bounds, which the solver fits.
-        """
+        """Returns the free parameters [B] of the biases `bias`, [B]: the inverse of `make_bias`."""
         return bias
 
     def add_bias(self, scores: np.ndarray, bias: np.ndarray) -> np.ndarray:
@@ -121,20 +111,16 @@ class Head(abc.ABC):
         return self.expand(scores + bias)
 
     def expand(self, weights: np.ndarray) -> np.ndarray:
-        """Returns the shares [F, C] of F features in the C logits, from their weights [F, K].
+        """Returns the parts [F, C] of F features in the C logits, from their weights [F, K].
 
-        The share of a feature is the number that it adds to a logit where its value is 1. K is the
-        number of scores of a text. The shares are the weights themselves unless K differs from C or
-        the logits have another unit.
+        The part of a feature is the number that it adds to a logit where its value is 1. The parts
+        are the weights themselves unless K differs from C or the logits have another unit.
         """
         return weights
 
     def centre(self, weights: np.ndarray) -> np.ndarray:
-        """Returns the shares [F, C] of F features in the C logits, from their weights [F, K].
-
-        The share of a feature is the number that it adds to a logit where its value is 1. K is the
-        number of scores of a text. A part that is common to the logits of all classes, and
-        therefore has no effect, is subtracted.
+        """Returns the parts of `expand`, less the part that is common to the logits of all classes
+        and therefore has no effect.
         """
         return self.expand(weights)
 
@@ -146,9 +132,8 @@ class Head(abc.ABC):
 
         Args:
           logits: [n, C], the C logits of n texts, which contain the bias as `add_bias` defines.
-          bias: [B], the biases.
-          targets: the targets of the texts: classes or grades int [n], numbers float [n], or L
-            labels bool [n, L].
+          bias: [B], the biases, or [n, B] for biases of each text.
+          targets: the targets of the texts.
         """
 
     @abc.abstractmethod
@@ -159,7 +144,7 @@ class Head(abc.ABC):
 
         Args:
           logits: [n, C], the C logits of each text, divided by the temperature.
-          bias: [B], the B biases, divided by the temperature.
+          bias: the B biases, divided by the temperature: [B], or [n, B] for each text.
 
         Returns:
           [n, P] for P probabilities (`num_probabilities`), of the classes or grades, which sum to
@@ -172,13 +157,12 @@ class Head(abc.ABC):
             raise ValueError(f"bias must be finite, got {bias[:8]}")
 
     def compute_prior(self, targets: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-        """Computes what training texts tell about a text that is not read: [P], or [1] for numbers.
+        """Computes the prediction for a text that is not read: [P], or [1] for numbers.
 
         It is the weighted frequency of each class, label or grade, or the weighted mean.
 
         Args:
-          targets: the targets of n texts: classes or grades int [n], numbers float [n], or L labels
-            bool [n, L].
+          targets: the targets of n texts.
           weights: [n], the weights of the texts; None gives all the same weight.
         """
         return np.asarray(np.average(self.group_texts(targets), axis=0, weights=weights))
@@ -239,32 +223,17 @@ class ClassHead(Head):
         return self.num_classes
 
     def check_targets(self, targets: np.ndarray) -> None:
-        """Raises ValueError unless the targets are integers in [0, C).
-
-        `targets` are int [n] for n texts and C classes.
-        """
+        """Raises ValueError unless the targets are integers in [0, C)."""
         _check_integers(targets, self.num_classes)
 
     def group_texts(self, targets: np.ndarray) -> np.ndarray:
-        """Returns a bool [n, C], True at the class of each text.
-
-        `targets` are int [n] for n texts.
-        """
+        """Returns a bool [n, C], True at the class of each text."""
         return np.asarray(targets[:, None] == np.arange(self.num_classes))
 
     def compute_slopes(
         self, scores: np.ndarray, free: np.ndarray, targets: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Computes the cross-entropies of n texts and their derivatives, for the solver.
-
-        Args:
-          scores: [n, K], the scores without the biases; K is the number of classes, but 1 for two.
-          free: [K], the biases.
-          targets: int [n], the class of each text, from 0.
-
-        Returns:
-          The losses [n], and their derivatives by the scores, [n, K], and by the biases, [n, K].
-        """
+        """Computes the cross-entropies of n texts and their derivatives, for the solver."""
         scores = scores + free
         if scores.shape[1] == 1:
             signs = np.where(targets == 1, 1.0, -1.0)[:, None]
@@ -283,42 +252,26 @@ class ClassHead(Head):
         return losses, wrong, wrong
 
     def expand(self, weights: np.ndarray) -> np.ndarray:
-        """Returns the shares [F, C] of F features in the C logits, from their weights [F, K].
-
-        The share of a feature is the number that it adds to a logit where its value is 1. It is the
-        weight, but for two classes K is 1, and a single column z becomes (-z/2, z/2).
-        """
+        """Returns the weights; for two classes a single column z becomes (-z/2, z/2)."""
         if self.num_classes > 2:
             return weights
         return np.concatenate([-weights / 2, weights / 2], 1)
 
     def centre(self, weights: np.ndarray) -> np.ndarray:
-        """Returns the shares [F, C] of F features in the logits of C classes, with a mean of 0.
-
-        The share of a feature is the number that it adds to a logit where its value is 1, here less
-        its mean over the classes. `weights` are [F, K], K equal to C, but 1 for two classes.
-        """
-        shares = self.expand(weights)
-        return np.asarray(shares - shares.mean(1, keepdims=True))
+        """Returns the parts [F, C] of F features in the logits of C classes, with a mean of 0."""
+        parts = self.expand(weights)
+        return np.asarray(parts - parts.mean(1, keepdims=True))
 
     def compute_losses(
         self, logits: np.ndarray, bias: np.ndarray, targets: np.ndarray
     ) -> np.ndarray:
-        """Computes the cross-entropy of each text: [n].
-
-        `logits` are [n, C] for n texts and C classes, and `targets` int [n] the classes; `bias` is
-        not used, because the logits contain it.
-        """
+        """Computes the cross-entropy of each text: [n]."""
         top = logits.max(1)
         total = np.exp(logits - top[:, None]).sum(1)
         return np.asarray(np.log(total) + top - logits[np.arange(len(targets)), targets])
 
     def compute_probabilities(self, logits: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        """Computes the probability of each class: [n, C]; the rows sum to 1.
-
-        `logits` are [n, C] for n texts and C classes; `bias` is not used, because the logits
-        contain it.
-        """
+        """Computes the probability of each class: [n, C]; the rows sum to 1."""
         exponentials = np.exp(logits - logits.max(1, keepdims=True))
         # The sum is taken class by class, so that its bits do not depend on the number of texts.
         total = functools.reduce(np.add, exponentials.T)
@@ -349,9 +302,6 @@ class LabelHead(Head):
     prior_rule: ClassVar[str] = (
         "The probability of each label is its (weighted) frequency in the training texts."
     )
-    # Rare labels need a smaller penalty than classes: measured on two folds of the questions of
-    # TREC with 56 labels.
-    inverse_penalty: ClassVar[float] = 10.0
 
     def __post_init__(self) -> None:
         """Raises ValueError unless `num_labels` is an int of at least 1."""
@@ -363,10 +313,7 @@ class LabelHead(Head):
         return self.num_labels
 
     def check_targets(self, targets: np.ndarray) -> None:
-        """Raises ValueError unless the targets are a bool [n, L].
-
-        n is the number of texts, and L that of labels; True means that a text has a label.
-        """
+        """Raises ValueError unless the targets are a bool [n, L]."""
         if targets.dtype != bool or targets.ndim != 2 or targets.shape[1] != self.num_labels:
             raise ValueError(
                 f"labels must be a bool array of shape (n, {self.num_labels}), got "
@@ -374,27 +321,13 @@ class LabelHead(Head):
             )
 
     def group_texts(self, targets: np.ndarray) -> np.ndarray:
-        """Returns the targets, bool [n, L]: a group for each label.
-
-        An entry is True if the text has the label; n is the number of texts.
-        """
+        """Returns the targets, bool [n, L]: a group for each label."""
         return targets
 
     def compute_slopes(
         self, scores: np.ndarray, free: np.ndarray, targets: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Computes the losses of n texts and their derivatives, for the solver.
-
-        The loss of a text is the sum of the cross-entropies of its labels.
-
-        Args:
-          scores: [n, L], the scores of L labels without the biases.
-          free: [L], the biases.
-          targets: bool [n, L], True where a text has a label.
-
-        Returns:
-          The losses [n], and their derivatives by the scores, [n, L], and by the biases, [n, L].
-        """
+        """Computes the losses of n texts and their derivatives, for the solver."""
         logits = scores + free
         # A single exponential gives the loss and its derivative, the error of the probability.
         decay = np.exp(-np.abs(logits))
@@ -409,19 +342,11 @@ class LabelHead(Head):
     def compute_losses(
         self, logits: np.ndarray, bias: np.ndarray, targets: np.ndarray
     ) -> np.ndarray:
-        """Computes the sum of the cross-entropies of the labels of each text: [n].
-
-        `logits` are [n, L] for n texts and L labels, and `targets` bool [n, L], True where a text
-        has a label; `bias` is not used, because the logits contain it.
-        """
+        """Computes the sum of the cross-entropies of the labels of each text: [n]."""
         return np.asarray(np.logaddexp(0, np.where(targets, -logits, logits)).sum(1))
 
     def compute_probabilities(self, logits: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        """Computes the probability of each label: [n, L].
-
-        `logits` are [n, L] for n texts and L labels; `bias` is not used, because the logits contain
-        it.
-        """
+        """Computes the probability of each label: [n, L]."""
         return compute_sigmoid(logits)
 
 
@@ -496,17 +421,11 @@ class RealHead(Head):
             raise ValueError(f"targets must be finite numbers [n], got {targets[:5]}")
 
     def group_texts(self, targets: np.ndarray) -> np.ndarray:
-        """Returns a bool [n, 1], True for the targets above the median.
-
-        `targets`, float [n], are the numbers.
-        """
+        """Returns a bool [n, 1], True for the targets above the median."""
         return np.asarray(targets > np.median(targets))[:, None]
 
     def compute_prior(self, targets: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-        """Returns the weighted mean of the targets, float [n], of n texts: [1].
-
-        `weights` are [n]; None gives all texts the same weight.
-        """
+        """Returns the weighted mean of the targets, float [n], of n texts: [1]."""
         return np.asarray(np.average(targets[:, None], axis=0, weights=weights))
 
     def compute_prior_logits(self, prior: np.ndarray) -> np.ndarray:
@@ -524,18 +443,7 @@ class RealHead(Head):
     def compute_slopes(
         self, scores: np.ndarray, free: np.ndarray, targets: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Computes the losses of n texts and their derivatives, for the solver.
-
-        The loss is half of the squared error in units of the standard deviation of the targets.
-
-        Args:
-          scores: [n, 1], the scores without the bias.
-          free: [1], the bias.
-          targets: float [n], the number of each text.
-
-        Returns:
-          The losses [n], and their derivatives by the scores, [n, 1], and by the bias, [n, 1].
-        """
+        """Computes the losses of n texts and their derivatives, for the solver."""
         wrong = scores + free - self._standardise(targets)[:, None]
         return 0.5 * wrong[:, 0] ** 2, wrong, wrong
 
@@ -545,27 +453,17 @@ class RealHead(Head):
         return self.centre_of_targets + self.unit * (scores + bias).astype(np.float64)
 
     def expand(self, weights: np.ndarray) -> np.ndarray:
-        """Returns the weights [F, 1] of F features in the unit of the target: [F, 1].
-
-        They are the numbers that the features add to the prediction where their value is 1.
-        """
+        """Returns the weights [F, 1] of F features in the unit of the target: [F, 1]."""
         return weights * self.unit
 
     def compute_losses(
         self, logits: np.ndarray, bias: np.ndarray, targets: np.ndarray
     ) -> np.ndarray:
-        """Computes half of the squared error in units of the standard deviation: [n].
-
-        `logits`, [n, 1], are the predictions for n texts, and `targets`, [n], their numbers; `bias`
-        is not used.
-        """
+        """Computes half of the squared error in units of the standard deviation: [n]."""
         return np.asarray(0.5 * ((logits[:, 0] - targets) / self.unit) ** 2)
 
     def compute_probabilities(self, logits: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        """Returns an array [n, 0] without entries, because a number has no probabilities.
-
-        n is the number of rows of `logits`; `bias` is not used.
-        """
+        """Returns an array [n, 0] without entries, because a number has no probabilities."""
         return np.zeros((len(logits), 0))
 
 
@@ -622,25 +520,15 @@ class OrdinalHead(Head):
         return self.num_grades - 1
 
     def check_targets(self, targets: np.ndarray) -> None:
-        """Raises ValueError unless the targets are integers in [0, G).
-
-        `targets` are int [n] for n texts and G grades.
-        """
+        """Raises ValueError unless the targets are integers in [0, G)."""
         _check_integers(targets, self.num_grades)
 
     def group_texts(self, targets: np.ndarray) -> np.ndarray:
-        """Returns a bool [n, G - 1], True at k for the targets above the grade k.
-
-        `targets`, int [n], are the grades of n texts, from 0; G is the number of grades.
-        """
+        """Returns a bool [n, G - 1], True at k for the targets above the grade k."""
         return np.asarray(targets[:, None] > np.arange(self.num_groups))
 
     def compute_prior(self, targets: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-        """Computes the weighted frequency of each grade: [G].
-
-        `targets`, int [n], are the grades of n texts, from 0, and `weights` [n] their weights; None
-        gives all the same weight.
-        """
+        """Computes the weighted frequency of each grade: [G]."""
         is_grade = targets[:, None] == np.arange(self.num_grades)
         return np.asarray(np.average(is_grade, axis=0, weights=weights))
 
@@ -649,46 +537,27 @@ class OrdinalHead(Head):
         return np.zeros(1)
 
     def start_free(self, targets: np.ndarray) -> np.ndarray:
-        """Returns the free parameters [G - 1] from which the solver starts, for G grades.
-
-        With them P(y > k) at the score 0 is the frequency of the grades above k in the targets, int
-        [n], to which a text of each grade is added.
-        """
+        """Returns the free parameters [G - 1] from which the solver starts, for G grades."""
         # A text is added to each grade, because a grade without a text would have no threshold.
         counts = np.bincount(targets, minlength=self.num_grades) + 1.0
         below = np.cumsum(counts)[:-1] / counts.sum()
         return self.make_free(np.log(below / (1 - below)))
 
     def make_bias(self, free: np.ndarray) -> np.ndarray:
-        """Returns the G - 1 thresholds t of G grades, in ascending order.
-
-        `free`, [G - 1], are the parameters of the solver: t_0, log(t_1 - t_0), log(t_2 - t_1), ...
-        """
+        """Returns the thresholds t of the parameters t_0, log(t_1 - t_0), log(t_2 - t_1), ..."""
         # The line search of the solver may try a step that would overflow.
         steps = np.exp(np.clip(free[1:], -_LARGEST, 50.0))
         return np.cumsum(np.concatenate([free[:1], steps]))
 
     def make_free(self, bias: np.ndarray) -> np.ndarray:
-        """Returns the parameters of the solver, [G - 1], for the G - 1 thresholds t of G grades.
-
-        They are t_0, log(t_1 - t_0), log(t_2 - t_1), ...; `bias` are the thresholds, [G - 1].
-        """
+        """Returns the parameters t_0, log(t_1 - t_0), log(t_2 - t_1), ... of the thresholds t."""
         # Two thresholds of a rare grade may be equal after rounding to 32 bits.
         return np.concatenate([bias[:1], np.log(np.maximum(np.diff(bias), 1e-6))])
 
     def compute_slopes(
         self, scores: np.ndarray, free: np.ndarray, targets: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Computes the losses -log P(y) of n texts and their derivatives, for the solver.
-
-        Args:
-          scores: [n, 1], the scores z, without the thresholds t.
-          free: [G - 1], the parameters t_0, log(t_1 - t_0), ... of the thresholds of G grades.
-          targets: int [n], the grade of each text, from 0.
-
-        Returns:
-          The losses [n], and their derivatives by the scores, [n, 1], and by `free`, [n, G - 1].
-        """
+        """Computes the losses -log P(y) of n texts and their derivatives, for the solver."""
         thresholds = self.make_bias(free)
         has_lower, has_upper = targets > 0, targets < self.num_grades - 1
         lower, upper = np.maximum(targets - 1, 0), np.minimum(targets, self.num_groups - 1)
@@ -710,35 +579,28 @@ class OrdinalHead(Head):
         return losses, (from_upper - from_lower)[:, None], tails * steps
 
     def add_bias(self, scores: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        """Returns the scores z, because the thresholds are no part of them: [n, 1].
-
-        `scores` are [n, 1] for n texts, and `bias`, [G - 1], the thresholds of G grades.
-        """
+        """Returns the scores z, because the thresholds are no part of them: [n, 1]."""
         return scores + np.zeros(1, bias.dtype)
 
     def compute_losses(
         self, logits: np.ndarray, bias: np.ndarray, targets: np.ndarray
     ) -> np.ndarray:
-        """Computes -log P(y) of each text, without the difference of two near numbers: [n].
-
-        sigmoid(b) - sigmoid(a) = sigmoid(b) sigmoid(-a) (1 - exp(a - b)) for the thresholds a below
-        and b above the grade, less the score. `logits`, [n, 1], are the scores of n texts, `bias`,
-        [G - 1], the thresholds of G grades, and `targets`, int [n], the grades from 0.
-        """
+        """Computes -log P(y) of each text, without the difference of two near numbers: [n]."""
         score = logits[:, 0]
         # The lowest grade has no threshold below it, and the highest none above it.
-        bounds = np.concatenate([[-np.inf], bias.astype(np.float64), [np.inf]])
-        below, above = bounds[targets], bounds[targets + 1]
+        ends = np.full((len(score), 1), np.inf)
+        inner = np.broadcast_to(bias, (len(score), bias.shape[-1])).astype(np.float64)
+        bounds = np.concatenate([-ends, inner, ends], 1)
+        rows = np.arange(len(score))
+        below, above = bounds[rows, targets], bounds[rows, targets + 1]
+        # sigmoid(b) - sigmoid(a) = sigmoid(b) sigmoid(-a) (1 - exp(a - b)) for the thresholds a
+        # below and b above the grade, less the score.
         gaps = np.maximum(above - below, 1e-12)
         losses = np.logaddexp(0, below - score) + np.logaddexp(0, score - above)
         return np.asarray(losses - np.log(-np.expm1(-gaps)))
 
     def compute_probabilities(self, logits: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        """Computes the probability of each grade: [n, G]; the rows sum to 1.
-
-        `logits`, [n, 1], are the scores z of n texts, and `bias`, [G - 1], the thresholds t of G
-        grades.
-        """
+        """Computes the probability of each grade: [n, G]; the rows sum to 1."""
         above = compute_sigmoid(logits - bias)
         edge = np.ones((len(logits), 1))
         bounds = np.concatenate([edge, above, 0 * edge], 1)
@@ -746,10 +608,7 @@ class OrdinalHead(Head):
         return np.maximum(bounds[:, :-1] - bounds[:, 1:], 0.0)
 
     def check_bias(self, bias: np.ndarray) -> None:
-        """Raises ValueError unless the thresholds `bias` of G grades, [G - 1], are in order.
-
-        They must also be finite.
-        """
+        """Raises ValueError unless the thresholds `bias` of G grades, [G - 1], are in order."""
         super().check_bias(bias)
         if not (np.diff(bias) >= 0).all():
             raise ValueError(f"the thresholds of the grades must be in order, got {bias[:8]}")
@@ -791,3 +650,29 @@ def _check_integers(targets: np.ndarray, count: int) -> None:
     is_integer = np.issubdtype(targets.dtype, np.integer) and targets.ndim == 1
     if not is_integer or (len(targets) and not 0 <= targets.min() <= targets.max() < count):
         raise ValueError(f"labels must be integers in [0, {count}), got {targets[:5]}")
+
+
+FEW_WORDS = (1, 2, 5)
+"""Texts with at most so many words read have a temperature each, and longer ones have another."""
+NO_TEMPERATURES = (1.0,) * (len(FEW_WORDS) + 1)
+"""The temperatures of a model that has not been calibrated."""
+
+
+def place_texts(is_read: Sequence[np.ndarray]) -> np.ndarray:
+    """Returns the position of the temperature of each text by its words read, int [n]."""
+    counts = np.array([np.count_nonzero(gates) for gates in is_read], np.int64)
+    return np.searchsorted(FEW_WORDS, counts)
+
+
+def find_temperatures(temperatures: Sequence[float], is_read: Sequence[np.ndarray]) -> np.ndarray:
+    """Returns the temperature of each text, float64 [n, 1]; `is_read` as in `place_texts`."""
+    return np.array(temperatures, np.float64)[place_texts(is_read), None]
+
+
+def check_temperatures(temperatures: Sequence[float]) -> None:
+    """Raises ValueError unless there are four positive, finite temperatures."""
+    if len(temperatures) != len(NO_TEMPERATURES) or not all(0 < t < np.inf for t in temperatures):
+        raise ValueError(
+            f"temperatures must be {len(NO_TEMPERATURES)} positive, finite numbers, got "
+            f"{list(temperatures)}"
+        )

@@ -1,37 +1,22 @@
-"""A gated lexicon: words that are open or closed by their spelling, and the weights of the open."""
+"""A gated lexicon: words that are read or not by their spelling, and their weights."""
 
 import collections
 import dataclasses
 import functools
 import itertools
-import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from gatedjax.lexicon._features import (
-    PART,
-    Cells,
-    Columns,
-    Numbers,
-    Spelling,
-    count_features,
-    drop_columns,
-    find_keys,
-    find_pairs,
-    select_spelling,
-    spell_words,
-    split_rows,
-    weigh_cells,
-)
-from gatedjax.lexicon._heads import ClassHead, Head
-from gatedjax.lexicon._spelling import NgramKeys
+from gatedjax.lexicon import _features, _heads
+from gatedjax.lexicon._spelling import NgramKeys, is_spaceless, spell
+from gatedjax.lexicon._vectors import NO_PIECES, Pieces
 
 NOTHING_KNOWN = "nothing of it was in the training texts"
 """The note of a text of which no word occurs in the training texts."""
 NOTHING_READ = "none of its words from the training texts is read"
-"""The note of a text that has words of the training texts, of which all are closed."""
+"""The note of a text that has words of the training texts, of which none is read."""
 
 
 class Readings(NamedTuple):
@@ -40,19 +25,19 @@ class Readings(NamedTuple):
     Attributes:
       probabilities: float64 [n, C], the probability of each class, label or grade; [n, 0] for a
         real target.
-      is_open: for each text a bool [T], True at the words that are read.
+      is_read: for each text a bool [T], True at the words that are read.
       is_known: for each text a bool [T], True at the words that occur in the training texts. Other
         words are read by their letters only.
       is_prior: bool [n], True for a text of which no known word is read: its prediction is the
         prior, and no word of it is read.
       notes: for each text a remark, such as the reason for the prior, or "".
-      logits: float64 [n, C], the bias plus the parts of the words and the pairs (see `Shares`). For
+      logits: float64 [n, C], the bias plus the parts of the words and the pairs (see `Parts`). For
         a real target they are [n, 1], the prediction, and for grades [n, 1], the score that is
         compared with the thresholds.
     """
 
     probabilities: np.ndarray
-    is_open: list[np.ndarray]
+    is_read: list[np.ndarray]
     is_known: list[np.ndarray]
     is_prior: np.ndarray
     notes: list[str]
@@ -66,33 +51,44 @@ class Readings(NamedTuple):
         """
         return cls(probabilities, [], [], np.zeros(len(logits), bool), [], logits)
 
+    @classmethod
+    def join(cls, parts: "Sequence[Readings]") -> "Readings":
+        """Returns the readings of all texts of several readings, in their order."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls._make(
+            list(itertools.chain.from_iterable(values))
+            if isinstance(values[0], list)
+            else np.concatenate(values)
+            for values in zip(*parts, strict=True)
+        )
+
     def take(self, row: int) -> "Readings":
         """Returns the readings of the text `row`, from 0, with a leading axis of length 1."""
         return Readings._make(values[row : row + 1] for values in self)
 
 
 def note_priors(is_prior: np.ndarray, is_known: Sequence[np.ndarray]) -> list[str]:
-    """Returns for each text the reason why its prediction is the prior, or "" if it is not.
-
-    `is_prior` and `is_known` are those of `Readings`.
-    """
+    """Returns why the prediction of each text is the prior, or "" if it is not."""
     return [
         "" if not prior else NOTHING_READ if known.any() else NOTHING_KNOWN
         for prior, known in zip(is_prior.tolist(), is_known, strict=True)
     ]
 
 
-class Shares(NamedTuple):
+class Parts(NamedTuple):
     """The parts of a prediction, which sum to its logits.
 
         logits = bias + sum_t words_t + sum_p pairs_p
 
-    The text has T words and P pairs of open neighbours with weights; C is the number of classes.
+    The text has T words and P pairs of neighbours with features; C is the number of classes.
 
     Attributes:
       bias: float64 [C].
-      words: float64 [T, C], the part of each word with its character n-grams; 0 for closed words.
-      pairs: float64 [P, C], the part of each pair of open neighbours.
+      words: float64 [T, C], the part of each word with its character n-grams; 0 for words that are
+        not read.
+      pairs: float64 [P, C], the part of each pair of neighbours among the words read, with the
+        n-grams across their border.
       places: int [P, 2], the positions in the text of the two words of each pair.
     """
 
@@ -102,94 +98,60 @@ class Shares(NamedTuple):
     places: np.ndarray
 
 
+class _Types(NamedTuple):
+    """The V different words of texts."""
+
+    words: list[str]
+    numbers: np.ndarray  # int64 [V], the position of each in the words of the lexicon, or -1
+    is_read: np.ndarray
+    spelling: _features.Spelling
+    pieces: _features.Spelling
+    is_unit: np.ndarray
+
+
 class _Prepared(NamedTuple):
     """Texts as numbers: T words of V types, and their gates."""
 
     ids: np.ndarray
     rows: np.ndarray
-    is_open: np.ndarray
+    is_read: np.ndarray
     is_known: np.ndarray
     is_prior: np.ndarray
-    types: "_Types"
-
-
-class _Types(NamedTuple):
-    """V different words that a lexicon has read."""
-
-    numbers: np.ndarray
-    is_open: np.ndarray
-    spelling: Spelling
-
-
-class _Seen:
-    """The words that a lexicon has read so far, so that each word is looked up once."""
-
-    def __init__(self) -> None:
-        self.numbers = Numbers()
-        self.lock = threading.Lock()
-        # There is room for more words behind the ends, so that few additions copy the arrays.
-        self._word_numbers, self._is_open = np.empty(64, np.int64), np.empty(64, bool)
-        self._columns, self._starts = np.empty(1024, np.int64), np.zeros(65, np.int64)
-        self._count = 0
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # A lock cannot be pickled. The copy looks its words up again.
-        return type(self), ()
-
-    @property
-    def types(self) -> _Types:
-        n = self._count
-        starts = self._starts[: n + 1]
-        return _Types(
-            self._word_numbers[:n], self._is_open[:n], Spelling(self._columns[: starts[n]], starts)
-        )
-
-    def add(self, new: _Types) -> None:
-        n, size = self._count, int(self._starts[self._count])
-        self._word_numbers = _write(self._word_numbers, n, new.numbers)
-        self._is_open = _write(self._is_open, n, new.is_open)
-        self._columns = _write(self._columns, size, new.spelling.columns)
-        self._starts = _write(self._starts, n + 1, size + new.spelling.starts[1:])
-        self._count = n + len(new.numbers)
-
-
-def _write(array: np.ndarray, start: int, values: np.ndarray) -> np.ndarray:
-    end = start + len(values)
-    if end > len(array):
-        larger = np.zeros(2 * end, array.dtype)
-        larger[:start] = array[:start]
-        array = larger
-    array[start:end] = values
-    return array
+    types: _Types
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Lexicon:
-    """A text classifier that reads the open words of a text, and no other word.
+    """A text classifier that reads some words of a text, and no other word.
 
     The gate of a word x is g(x) = [x in L], so that it depends on the spelling alone. The class is
-    computed from the sequence of the open words, as if the closed words were not in the text:
+    computed from the sequence of the words read, as if the other words were not in the text:
 
-        logits = (b + W f / |f|) / T,   f_i = r_i (1 + log count_i)
+        logits = (b + W f / |f|) / T_k,   f_i = r_i (1 + log count_i)
 
-    for the words, the pairs of neighbours and the character n-grams i of the open words. Removing a
-    closed word therefore changes no bit of the probabilities.
+    for the words, the pairs of neighbours and the character n-grams i of the words read, also
+    across the border of neighbours in scripts without spaces. Removing another word therefore
+    changes no bit of the probabilities.
 
-    A word that does not occur in the training texts is unknown. It is open if the strength of its
-    spelling, max_c |sum_i r_i W_ic| over its n-grams i, is larger than a threshold. (W is centred
-    by its mean over the classes.)
+    With pretrained vectors W f becomes W f + sum_x U v(x), over the different words read x. v(x) is
+    the mean of the vectors of the pieces of x, less the mean vector of the training texts. It
+    depends on the spelling only, so that the promise holds. `piece_weights` has U v of each piece.
 
-    Letters alone are no evidence: a text without an open word that is known is not read, and its
-    prediction is the prior, the frequencies of the classes in the training texts. The temperature
-    does not change it.
+    A word that does not occur in the training texts is unknown. It is read if the strength of its
+    spelling, max_c |sum_i r_i W_ic + (U v)_c| over its n-grams i, is larger than a threshold,
+    unless it is a name (`@someone`). (W and U are centred by their means over the classes.)
+
+    Letters alone are no evidence: a text of which no known word is read is not read, and its
+    prediction is the prior, the frequencies of the classes in the training texts. No temperature
+    changes it. A text has the temperature T_k of texts with k words read, because few words are
+    less certain than their logits say.
 
     `fit_lexicon` makes a lexicon.
 
     Attributes:
       num_classes: the number of classes C, of labels or of grades; 0 for a real target.
-      words: the words of the training texts. The first D have weights: the open words that occur
-        at least twice. An open word that occurs once is read by its letters.
-      is_open: bool [V], the gate of each of these words, True if it is open.
+      words: the words of the training texts, of which the first D are read.
+      is_read: bool [V], True for the words that are read.
       counts: int32 [D], how often the D words with weights occur in the training texts.
       pairs: int32 [P, 2], the positions in `words` of the two words of each pair with weights,
         sorted.
@@ -199,16 +161,18 @@ class Lexicon:
       bias: float32 [B], b; for classes B is K.
       prior: float64 [P], the weighted frequencies of the P classes, labels or grades in the
         training texts; for a real target [1], the weighted mean.
-      threshold: the strength above which an unknown word is open.
-      density: the share of the words of the training texts that the fit was asked to open.
-      temperature: the number T by which the logits are divided.
+      threshold: the strength above which an unknown word is read.
+      share: the share of the words of the training texts that the fit was asked to read.
+      temperatures: the numbers T of texts with 1, 2, 3 to 5, and more words read.
       head: the step from the weighted features to the prediction, which defines K, B and the
         logits; None is `ClassHead(num_classes)`.
+      pieces: the N pieces of words that have a vector.
+      piece_weights: float32 [N, K], the part of each piece in the scores; None without pieces.
     """
 
     num_classes: int
     words: tuple[str, ...]
-    is_open: np.ndarray
+    is_read: np.ndarray
     counts: np.ndarray
     pairs: np.ndarray
     ngrams: tuple[str, ...]
@@ -217,28 +181,39 @@ class Lexicon:
     bias: np.ndarray
     prior: np.ndarray
     threshold: float
-    density: float
-    temperature: float = 1.0
-    head: Head = None  # type: ignore[assignment]
+    share: float
+    temperatures: tuple[float, ...] = _heads.NO_TEMPERATURES
+    head: _heads.Head = None  # type: ignore[assignment]
+    pieces: Pieces = NO_PIECES
+    piece_weights: np.ndarray = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        """Sets the field `head` to `ClassHead(num_classes)` if it is None."""
+        """Sets the fields `head` and `piece_weights` to their values for None."""
         if self.head is None:
-            object.__setattr__(self, "head", ClassHead(self.num_classes))
+            object.__setattr__(self, "head", _heads.ClassHead(self.num_classes))
+        if self.piece_weights is None:
+            none = np.zeros((0, self.head.num_columns), np.float32)
+            object.__setattr__(self, "piece_weights", none)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Returns the fields by name, without those computed from them."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def check(self) -> None:
         """Raises ValueError if the arrays do not belong together, as in a damaged file."""
         check_different("words", self.words)
         check_different("ngrams", self.ngrams)
+        check_different("pieces", self.pieces.words)
         num_columns = len(self.counts) + len(self.pairs) + len(self.ngrams)
         shapes = {
-            "is_open": (len(self.words),),
+            "is_read": (len(self.words),),
             "counts": (len(self.counts),),
             "pairs": (len(self.pairs), 2),
             "scale": (num_columns,),
             "weights": (num_columns, self.head.num_columns),
             "bias": (self.head.num_biases,),
             "prior": (self.head.num_probabilities or 1,),
+            "piece_weights": (len(self.pieces), self.head.num_columns),
         }
         for name, shape in shapes.items():
             if getattr(self, name).shape != shape:
@@ -254,8 +229,7 @@ class Lexicon:
                 f"most the number of words, got {self.pairs[:5].tolist()} first, with "
                 f"{len(self.counts)} counts and {len(self.words)} words"
             )
-        if not 0 < self.temperature < np.inf:
-            raise ValueError(f"temperature must be positive and finite, got {self.temperature}")
+        _heads.check_temperatures(self.temperatures)
         self.head.check_bias(self.bias)
         self.head.check_prior(self.prior)
 
@@ -274,12 +248,14 @@ class Lexicon:
         return keys, np.fromiter(self._column_of.values(), np.int64)[keys.order]
 
     @functools.cached_property
-    def _columns(self) -> Columns:
+    def _columns(self) -> _features.Columns:
         width = max(len(self.words), 1)
         of_word = np.full(len(self.words), -1)
         of_word[: len(self.counts)] = np.arange(len(self.counts))
         pairs = self.pairs.astype(np.int64)
-        return Columns(of_word, pairs[:, 0] * width + pairs[:, 1], len(self.counts), width)
+        return _features.Columns(
+            of_word, pairs[:, 0] * width + pairs[:, 1], len(self.counts), width
+        )
 
     @functools.cached_property
     def _scale(self) -> np.ndarray:
@@ -295,8 +271,8 @@ class Lexicon:
         return self.head.centre(self._scale[:, None] * self._weights.T)
 
     @functools.cached_property
-    def _seen(self) -> _Seen:
-        return _Seen()
+    def _piece_weights(self) -> np.ndarray:
+        return np.ascontiguousarray(self.piece_weights.T.astype(np.float64))
 
     def read(self, texts: Sequence[Sequence[str]]) -> Readings:
         """Predicts the classes of texts.
@@ -314,29 +290,31 @@ class Lexicon:
         """
         prepared = self._prepare(texts)
         bias = self.bias.astype(np.float64)
-        logits = self.head.add_bias(self._score(prepared), bias) / self.temperature
+        is_read = _split_texts(prepared.is_read, texts)
+        heat = _heads.find_temperatures(self.temperatures, is_read)
+        logits = self.head.add_bias(self._score(prepared), bias) / heat
         if not np.isfinite(logits).all():
             raise ValueError(
                 "the logits of a lexicon must be finite, got NaN or infinity for a text, because "
-                f"scale, weights, bias or 1 / temperature (temperature {self.temperature:.3g}) are "
+                f"scale, weights, bias or 1 / temperatures {list(self.temperatures)} are "
                 "too large: train the model again, or take an older copy"
             )
-        probabilities = self.head.compute_probabilities(logits, bias / self.temperature)
+        probabilities = self.head.compute_probabilities(logits, bias / heat)
         logits[prepared.is_prior] = self.head.compute_prior_logits(self.prior)
         # A real target has a prior and no probabilities.
         probabilities[prepared.is_prior] = self.prior[: self.head.num_probabilities]
         is_known = _split_texts(prepared.is_known, texts)
         return Readings(
             probabilities,
-            _split_texts(prepared.is_open, texts),
+            is_read,
             is_known,
             prepared.is_prior,
             note_priors(prepared.is_prior, is_known),
             logits,
         )
 
-    def share(self, words: Sequence[str]) -> Shares:
-        """Computes the part of each open word and pair in the logits of a text.
+    def parts(self, words: Sequence[str]) -> Parts:
+        """Computes the part of each word read and of each pair in the logits of a text.
 
         A feature that occurs c times gives 1 / c of its part to each place where it occurs.
 
@@ -347,126 +325,149 @@ class Lexicon:
           The parts, whose sum is equal to the logits.
         """
         prepared = self._prepare([words])
-        numbers, _, spelling = prepared.types
-        cells, values = self._weigh(
-            prepared.ids[prepared.is_open], prepared.rows[prepared.is_open], 1, prepared.types
-        )
+        types = prepared.types
+        ids, rows = prepared.ids[prepared.is_read], prepared.rows[prepared.is_read]
+        cells, values, factors = self._weigh(ids, rows, 1, types)
+        heat = _heads.find_temperatures(self.temperatures, [prepared.is_read])[0]
         columns = cells.columns
         part_of = np.zeros((len(self.scale), self.head.num_logits))
         parts = self._weights[:, columns].T * values[:, None] / cells.counts[:, None]
-        part_of[columns] = self.head.expand(parts) / self.temperature
+        part_of[columns] = self.head.expand(parts) / heat
         of_words = np.zeros((len(words), self.head.num_logits))
-        places = np.flatnonzero(prepared.is_open)
+        places = np.flatnonzero(prepared.is_read)
         for place in places:
             kind = prepared.ids[place]
-            number = numbers[kind]
+            number = types.numbers[kind]
             if 0 <= number < len(self.counts):
                 of_words[place] += part_of[number]
-            start, end = spelling.starts[kind : kind + 2]
-            of_words[place] += part_of[spelling.columns[start:end]].sum(0)
-        numbers = numbers[prepared.ids[places]]
-        keys, first = find_pairs(numbers, np.zeros(len(numbers), int), self._columns.width)
-        found = find_keys(self._columns.pairs, keys)
+            start, end = types.spelling.starts[kind : kind + 2]
+            of_words[place] += part_of[types.spelling.columns[start:end]].sum(0)
+        of_vectors = average_pieces(
+            _features.select_spelling(types.pieces, ids), self.piece_weights
+        )
+        # A word that occurs c times has a single vector in the sum.
+        of_vectors *= factors / np.bincount(ids)[ids, None]
+        of_words[places] += self.head.expand(of_vectors) / heat
+        # A pair is in the row of its first word.
+        of_pairs = np.zeros((len(ids), self.head.num_logits))
+        is_pair = np.zeros(len(ids), bool)
+        keys, first = _features.find_pairs(types.numbers[ids], rows, self._columns.width)
+        found = _features.find_keys(self._columns.pairs, keys)
         first, found = first[found >= 0], found[found >= 0]
+        of_pairs[first] = part_of[found + self._columns.first_pair]
+        left, borders = self._join(ids, rows, types).select(0, len(ids))
+        of_pairs[left] += sum_spellings(borders, part_of)
+        is_pair[first] = is_pair[left[np.diff(borders.starts) > 0]] = True
+        first = np.flatnonzero(is_pair)
         no_score = np.zeros((1, self.head.num_columns))
-        bias = self.head.add_bias(no_score, self.bias.astype(np.float64))[0] / self.temperature
+        bias = self.head.add_bias(no_score, self.bias.astype(np.float64))[0] / heat
         if prepared.is_prior[0]:
             bias = self.head.compute_prior_logits(self.prior)
         ends = (
             np.stack([places[first], places[first + 1]], 1) if len(first) else np.zeros((0, 2), int)
         )
-        return Shares(bias, of_words, part_of[found + self._columns.first_pair], ends)
+        return Parts(bias, of_words, of_pairs[first], ends)
 
-    def word_shares(self) -> np.ndarray:
+    def word_parts(self) -> np.ndarray:
         """Returns the weights of the words in the logits, float64 [D, C].
 
         The rows are the first D of `words`, which have weights. The weight of a word is the sum of
-        r W over the word and its character n-grams: r is the field `scale`, and W are the
-        coefficients for the C logits, for classes less their mean over the classes.
+        r W over the word and its character n-grams, and of U v: r is the field `scale`, and W are
+        the coefficients for the C logits, for classes less their mean over the classes.
         """
         words = self.words[: len(self.counts)]
         spelling = self._spell(words)
-        # The column of a word is its number, and comes before those of its n-grams.
+        # The column of a word is its number, and comes before the columns of its n-grams.
         columns = np.insert(spelling.columns, spelling.starts[:-1], np.arange(len(words)))
         starts = spelling.starts + np.arange(len(words) + 1)
-        return sum_spellings(Spelling(columns, starts), self._spelling_weights)
+        return self._sum_parts(_features.Spelling(columns, starts), self.pieces.split(words))
+
+    def _sum_parts(self, spelling: _features.Spelling, pieces: _features.Spelling) -> np.ndarray:
+        weights = self.head.centre(self.piece_weights.astype(np.float64))
+        return sum_spellings(spelling, self._spelling_weights) + average_pieces(pieces, weights)
 
     def _look_up(self, words: Sequence[str]) -> _Types:
         """Returns the gates and the n-grams of different words."""
-        spelling = self._spell(words)
+        spelling, pieces = self._spell(words), self.pieces.split(words)
         find = self._number_of.get
         numbers = np.fromiter((find(word, -1) for word in words), np.int64, len(words))
-        is_open = np.zeros(len(words), bool)
+        is_read = np.zeros(len(words), bool)
         is_stored = numbers >= 0
-        is_open[is_stored] = self.is_open[numbers[is_stored]]
+        is_read[is_stored] = self.is_read[numbers[is_stored]]
         # The words are measured together, which is faster. The bits of a sum do not change.
         unknown = np.flatnonzero(~is_stored)
-        strengths = measure_strengths(select_spelling(spelling, unknown), self._spelling_weights)
-        is_open[unknown] = strengths > self.threshold
-        return _Types(numbers, is_open, spelling)
+        strengths = measure_strengths(
+            self._sum_parts(
+                _features.select_spelling(spelling, unknown),
+                _features.select_spelling(pieces, unknown),
+            )
+        )
+        # The letters of a name that training has not seen say nothing of its person.
+        is_name = np.array([words[i].startswith("@") for i in unknown.tolist()], bool)
+        is_read[unknown] = np.logical_and(strengths > self.threshold, ~is_name)
+        is_unit = np.fromiter(map(is_spaceless, words), np.bool_, len(words))
+        return _Types(list(words), numbers, is_read, spelling, pieces, is_unit)
 
-    def _spell(self, words: Sequence[str]) -> Spelling:
+    def _join(self, ids: np.ndarray, rows: np.ndarray, types: _Types) -> _features.Junctions:
+        return _features.find_junctions(ids, rows, types.is_unit, types.words, self._column_of)
+
+    def _spell(self, words: Sequence[str]) -> _features.Spelling:
         """Returns the columns of the n-grams of words, without n-grams that have no column."""
         if len(words) < _MANY:
-            return spell_words(words, self._column_of)
+            return _features.find_columns(map(spell, words), self._column_of)
         ngrams, columns = self._ngram_keys
         if not ngrams.is_exact:
-            return spell_words(words, self._column_of)
+            return _features.find_columns(map(spell, words), self._column_of)
         keys, sizes = ngrams.spell(words)
-        places = find_keys(ngrams.keys, keys)
+        places = _features.find_keys(ngrams.keys, keys)
         # The column for the place -1 is not used.
-        return drop_columns(np.where(places >= 0, np.append(columns, -1)[places], -1), sizes)
-
-    def _number(self, texts: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray, _Types]:
-        """Returns the numbers of the words, int64 [T], the text of each, and all types so far."""
-        seen = self._seen
-        # A server reads texts without end, so that the memory of words must not grow with them.
-        # Another thread may still use the old memory, so that it is replaced and not cleared.
-        if len(seen.numbers) > _MOST_SEEN:
-            seen = self.__dict__["_seen"] = _Seen()
-        with seen.lock:
-            before = len(seen.numbers)
-            try:
-                ids, rows, _ = seen.numbers.number(texts)
-                if new := len(seen.numbers) - before:
-                    words = list(itertools.islice(reversed(seen.numbers), new))
-                    seen.add(self._look_up(words[::-1]))
-            except BaseException:
-                # Otherwise words that have a number would never be looked up.
-                self.__dict__.pop("_seen", None)
-                raise
-            return ids, rows, seen.types
+        return _features.drop_columns(
+            np.where(places >= 0, np.append(columns, -1)[places], -1), sizes
+        )
 
     def _prepare(self, texts: Sequence[Sequence[str]]) -> _Prepared:
-        """Numbers texts; in a text of which no known word is open, no word is read."""
-        ids, rows, types = self._number(texts)
-        is_open, is_known = types.is_open[ids], (types.numbers >= 0)[ids]
-        is_prior = np.bincount(rows, is_open & is_known, len(texts)) == 0
-        return _Prepared(ids, rows, is_open & ~is_prior[rows], is_known, is_prior, types)
+        """Numbers texts; in a text of which no known word is read, no word is read."""
+        different, ids, rows, _ = _features.number_words(texts)
+        types = self._look_up(different)
+        is_read, is_known = types.is_read[ids], (types.numbers >= 0)[ids]
+        is_prior = np.bincount(rows, is_read & is_known, len(texts)) == 0
+        return _Prepared(ids, rows, is_read & ~is_prior[rows], is_known, is_prior, types)
 
     def _weigh(
         self, ids: np.ndarray, rows: np.ndarray, num_texts: int, types: _Types
-    ) -> tuple[Cells, np.ndarray]:
-        cells = count_features(
-            ids, rows, self._columns, types.numbers, types.spelling, len(self.scale)
+    ) -> tuple[_features.Cells, np.ndarray, np.ndarray]:
+        cells = _features.count_features(
+            *(ids, rows, self._columns, types.numbers, types.spelling),
+            *(self._join(ids, rows, types), len(self.scale)),
         )
-        return cells, weigh_cells(cells, self._scale, num_texts)[0]
+        return cells, *_features.weigh_cells(cells, self._scale, num_texts)
 
     def _score(self, prepared: _Prepared) -> np.ndarray:
-        """Computes the scores W f / |f| of texts, float64 [n, K]; K is 1 for two classes."""
+        """Computes the scores (W f + sum U v) / |f| of texts, [n, K]; K is 1 for two classes."""
         scores = np.zeros((len(prepared.is_prior), len(self._weights)))
-        ids, rows = prepared.ids[prepared.is_open], prepared.rows[prepared.is_open]
-        for begin, end in itertools.pairwise(split_rows(rows, PART)):
+        ids, rows = prepared.ids[prepared.is_read], prepared.rows[prepared.is_read]
+        for begin, end in itertools.pairwise(_features.split_rows(rows, _features.PART)):
             if begin == end:
                 continue
             first, stop = int(rows[begin]), int(rows[end - 1]) + 1
             part = slice(begin, end)
-            cells, values = self._weigh(ids[part], rows[part] - first, stop - first, prepared.types)
+            cells, values, factors = self._weigh(
+                ids[part], rows[part] - first, stop - first, prepared.types
+            )
             for number, row in enumerate(self._weights):
                 # `bincount` adds in the order of the cells, so that a text has the same bits in
                 # each batch.
                 products = values * row[cells.columns]
                 scores[first:stop, number] = np.bincount(cells.rows, products, stop - first)
+            if len(self.piece_weights):
+                places = _features.find_first(ids[part], rows[part], len(prepared.types.numbers))
+                pieces = _features.select_spelling(prepared.types.pieces, ids[part][places])
+                sizes = np.diff(pieces.starts)
+                of_row = np.repeat(rows[part][places] - first, sizes)
+                shares = factors[of_row] / np.repeat(sizes, sizes)
+                for number, row in enumerate(self._piece_weights):
+                    products = shares * row[pieces.columns]
+                    scores[first:stop, number] += np.bincount(of_row, products, stop - first)
         return scores
 
 
@@ -477,8 +478,6 @@ def check_different(name: str, strings: Sequence[str]) -> None:
         raise ValueError(f"{name} must be different, got {twice!r} more than once")
 
 
-_MOST_SEEN = 200_000
-"""Words whose numbers and n-grams are in memory."""
 _MANY = 200
 """From so many words on their n-grams are found together, which is slow to prepare."""
 
@@ -488,7 +487,7 @@ def _split_texts(values: np.ndarray, texts: Sequence[Sequence[str]]) -> list[np.
     return np.split(values, np.cumsum([len(words) for words in texts])[:-1]) if len(texts) else []
 
 
-def sum_spellings(spelling: Spelling, weights: np.ndarray) -> np.ndarray:
+def sum_spellings(spelling: _features.Spelling, weights: np.ndarray) -> np.ndarray:
     """Returns the sum of the weights [F, C] of the n-grams of each word: [words, C]."""
     sizes = np.diff(spelling.starts)
     word = np.repeat(np.arange(len(sizes)), sizes)
@@ -497,8 +496,12 @@ def sum_spellings(spelling: Spelling, weights: np.ndarray) -> np.ndarray:
     return np.stack(sums, 1).astype(np.float64)
 
 
-def measure_strengths(spelling: Spelling, weights: np.ndarray) -> np.ndarray:
-    """Computes the strength max_c |sum_i w_ic| of each word with n-grams i: [words]. The weights w,
-    [F, C], are centred over the classes.
-    """
-    return np.asarray(np.abs(sum_spellings(spelling, weights)).max(1))
+def average_pieces(pieces: _features.Spelling, weights: np.ndarray) -> np.ndarray:
+    """Returns the mean of the weights [N, C] of the pieces of each word, 0 for none: [words, C]."""
+    sizes = np.diff(pieces.starts)
+    return np.asarray(sum_spellings(pieces, weights) / np.maximum(sizes, 1)[:, None])
+
+
+def measure_strengths(parts: np.ndarray) -> np.ndarray:
+    """Computes the strength max_c |p_c| of words from their centred parts p, [words, C]."""
+    return np.asarray(np.abs(parts).max(1))

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
-from gatedjax._utils.threads import limit_to_one_thread
-from gatedjax.lexicon._fit import DENSITIES, drop_unweighted
-from gatedjax.lexicon._heads import ClassHead
-from gatedjax.lexicon._lexicon import Readings, Shares, note_priors
+from gatedjax.lexicon import _heads
+from gatedjax.lexicon._fit import SHARES, drop_unweighted
+from gatedjax.lexicon._lexicon import Parts, Readings, note_priors
 from gatedjax.lexicon._solve import fit_weights
 
 # Inverse penalty of the classifier for standardised means, and the ridge of the gate for
@@ -23,24 +23,24 @@ _MOST_FITTED = 200_000
 _OUTLIERS = 0.01
 # Tokens whose vectors are in memory as float64 at the same time.
 _CHUNK = 16_384
-MADE_OPEN = "no token was open, so the token with the largest gate logit was opened"
-"""The note of a text in which `GatedPooling` opened a token because none was open."""
+MADE_OPEN = "no token was read, so the token with the largest gate logit is read"
+"""The note of a text in which `GatedPooling` reads a token because none was read."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GatedPooling:
-    """A text classifier that reads the mean of the vectors of the open tokens.
+    """A text classifier that reads the mean of the vectors of the tokens read.
 
         z_t = u . h_t - c,   g_t = [z_t > 0],   O = {t: g_t = 1}
         m = 1/|O| sum_{t in O} h_t,   p = softmax((W^T m + b) / T)
 
-    h_t [D] is the vector of token t. A gate depends on the vector of its token only, and closed
-    tokens are not in the mean. |O| is the number of open tokens. So the prediction from the vectors
-    of the open tokens alone has the same bits. Whether a vector depends on other tokens is decided
+    h_t [D] is the vector of token t. A gate depends on the vector of its token only, and the other
+    tokens are not in the mean. |O| is the number of tokens read. So the prediction from the vectors
+    of the tokens read alone has the same bits. Whether a vector depends on other tokens is decided
     by the encoder that computed it.
 
-    In a text without an open token the token with the largest z is opened. The prediction for a
-    text without a token is the prior, the frequencies of the classes in the training texts.
+    In a text without such a token the token with the largest z is read. The prediction for a text
+    without a token is the prior, the frequencies of the classes in the training texts.
 
     Attributes:
       num_classes: the number C of classes.
@@ -50,8 +50,8 @@ class GatedPooling:
         the score s.
       bias: float32 [K], b.
       prior: float64 [C], the weighted frequencies of the classes in the training texts.
-      density: the share of the tokens of the training texts that the fit was asked to open.
-      temperature: the number T.
+      share: the share of the tokens of the training texts that the fit was asked to read.
+      temperatures: the numbers T of texts with 1, 2, 3 to 5, and more tokens read.
     """
 
     num_classes: int
@@ -60,8 +60,8 @@ class GatedPooling:
     weights: np.ndarray
     bias: np.ndarray
     prior: np.ndarray
-    density: float
-    temperature: float = 1.0
+    share: float
+    temperatures: tuple[float, ...] = _heads.NO_TEMPERATURES
 
     def check(self) -> None:
         """Raises ValueError if the arrays do not fit each other, as in a damaged file."""
@@ -77,11 +77,9 @@ class GatedPooling:
         for name in ("gate", "weights", "bias"):
             if not np.isfinite(getattr(self, name)).all():
                 raise ValueError(f"{name} must be finite, got NaN or infinity")
-        if not (self.temperature > 0 and np.isfinite(self.cut)):
-            raise ValueError(
-                f"temperature must be positive and cut finite, got {self.temperature} and "
-                f"{self.cut}"
-            )
+        _heads.check_temperatures(self.temperatures)
+        if not np.isfinite(self.cut):
+            raise ValueError(f"cut must be finite, got {self.cut}")
         self._head.check_prior(self.prior)
 
     @property
@@ -90,24 +88,25 @@ class GatedPooling:
         return len(self.gate)
 
     @functools.cached_property
-    def _head(self) -> ClassHead:
-        return ClassHead(self.num_classes)
+    def _head(self) -> _heads.ClassHead:
+        return _heads.ClassHead(self.num_classes)
 
     @functools.cached_property
     def _weights64(self) -> np.ndarray:
         return self.weights.astype(np.float64)
 
     def select(self, texts: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
-        """Returns the gates of each text, bool [T], and True for the texts that had none open.
+        """Returns the gates of each text, bool [T], and True for the texts that had none to read.
 
-        A gate is True if it is open. The second result, bool [n] for n texts, is True for a text in
-        which the token with the largest z = u . h - c, the logit of its gate, was opened because no
-        token was open; h is the vector of the token, u the field `gate` and c the field `cut`.
+        A gate is True if its token is read. The second result, bool [n] for n texts, is True for a
+        text in which the token with the largest z = u . h - c, the logit of its gate, is read
+        because no token was; h is the vector of the token, u the field `gate` and c the field
+        `cut`.
 
         Args:
           texts: for each text the vectors [T, D] of its tokens.
         """
-        is_open = []
+        is_read = []
         had_none = np.zeros(len(texts), bool)
         for number, vectors in enumerate(texts):
             logits = score_gate(vectors, self.gate, self.cut)
@@ -115,8 +114,8 @@ class GatedPooling:
             if len(gates) and not gates.any():
                 gates[np.argmax(logits)] = True
                 had_none[number] = True
-            is_open.append(gates)
-        return is_open, had_none
+            is_read.append(gates)
+        return is_read, had_none
 
     def read(self, texts: Sequence[np.ndarray]) -> Readings:
         """Predicts the classes of texts.
@@ -124,7 +123,7 @@ class GatedPooling:
             >>> pooling = GatedPooling(2, np.ones(1, np.float32), 0.5, np.ones((1, 1), np.float32),
             ...                        np.zeros(1, np.float32), np.full(2, 0.5), 0.5)
             >>> reading = pooling.read([np.array([[2.0], [0.1]])])
-            >>> print(reading.is_open[0], reading.probabilities.round(3))
+            >>> print(reading.is_read[0], reading.probabilities.round(3))
             [ True False] [[0.119 0.881]]
 
         Args:
@@ -132,12 +131,12 @@ class GatedPooling:
 
         Returns:
           A `Readings` with the probabilities of the classes [n, C] and the logits [n, C] of n
-          texts, the gates of each, bool [T], True at open tokens, and notes for texts without an
-          open token.
+          texts, the gates of each, bool [T], True at the tokens read, and notes for texts without a
+          token to read.
         """
-        is_open, had_none = self.select(texts)
+        is_read, had_none = self.select(texts)
         means = np.zeros((len(texts), self.width))
-        for row, (vectors, gates) in enumerate(zip(texts, is_open, strict=True)):
+        for row, (vectors, gates) in enumerate(zip(texts, is_read, strict=True)):
             if gates.any():
                 means[row] = np.asarray(vectors)[gates].astype(np.float64).mean(0)
         # Each row is multiplied by itself, so that a text has the same bits in each batch.
@@ -145,38 +144,41 @@ class GatedPooling:
             len(texts), len(self.bias)
         )
         bias = self.bias.astype(np.float64)
-        logits = self._head.add_bias(scores, bias) / self.temperature
+        logits = self._head.add_bias(scores, bias) / _heads.find_temperatures(
+            self.temperatures, is_read
+        )
         probabilities = self._head.compute_probabilities(logits, bias)
-        is_prior = np.array([not len(gates) for gates in is_open], bool)
+        is_prior = np.array([not len(gates) for gates in is_read], bool)
         probabilities[is_prior] = self.prior
         logits[is_prior] = self._head.compute_prior_logits(self.prior)
         # A vector has no spelling, so that no token is unknown.
-        is_known = [np.ones(len(gates), bool) for gates in is_open]
+        is_known = [np.ones(len(gates), bool) for gates in is_read]
         notes = [
             MADE_OPEN if none_open else note
             for none_open, note in zip(had_none, note_priors(is_prior, is_known), strict=True)
         ]
-        return Readings(probabilities, is_open, is_known, is_prior, notes, logits)
+        return Readings(probabilities, is_read, is_known, is_prior, notes, logits)
 
-    def share(self, vectors: np.ndarray) -> Shares:
-        """Computes the part of each open token in the logits of a text, W^T h_t / (|O| T).
+    def parts(self, vectors: np.ndarray) -> Parts:
+        """Computes the part of each token read in the logits of a text, W^T h_t / (|O| T).
 
-        W is the field `weights`, T the temperature, O the set of the open tokens, and h_t the
-        vector of token t. The result is a `Shares` with the bias [C] and the parts [M, C] of the M
-        tokens. There are no pairs, and closed tokens have the part 0.
+        W is the field `weights`, T the temperature for |O| tokens, O the set of the tokens read,
+        and h_t the vector of token t. The result is a `Parts` with the bias [C] and the parts
+        [M, C] of the M tokens. There are no pairs, and the other tokens have the part 0.
 
         Args:
           vectors: [M, D], the vectors of the M tokens of the text.
         """
         (gates,), _ = self.select([vectors])
         places = np.flatnonzero(gates)
+        heat = _heads.find_temperatures(self.temperatures, [gates])[0]
         parts = np.zeros((len(gates), self.num_classes))
         scores = np.asarray(vectors, np.float64)[places] @ self._weights64
-        parts[places] = self._head.expand(scores) / (max(len(places), 1) * self.temperature)
-        bias = self._head.expand(self.bias.astype(np.float64)[None])[0] / self.temperature
+        parts[places] = self._head.expand(scores) / (max(len(places), 1) * heat)
+        bias = self._head.expand(self.bias.astype(np.float64)[None])[0] / heat
         if not len(gates):
             bias = self._head.compute_prior_logits(self.prior)
-        return Shares(bias, parts, np.zeros((0, self.num_classes)), np.zeros((0, 2), np.int64))
+        return Parts(bias, parts, np.zeros((0, self.num_classes)), np.zeros((0, 2), np.int64))
 
 
 def score_gate(vectors: np.ndarray, gate: np.ndarray, cut: float) -> np.ndarray:
@@ -191,16 +193,16 @@ def score_gate(vectors: np.ndarray, gate: np.ndarray, cut: float) -> np.ndarray:
     return np.asarray(products.sum(1)) - cut
 
 
-def find_cut(logits: np.ndarray, density: float) -> float:
-    """Returns the threshold above which the share of the logits is nearest to a density. Equal
+def find_cut(logits: np.ndarray, share: float) -> float:
+    """Returns the threshold above which the share of the logits is nearest to a share. Equal
     logits are on the same side of it, and at least one logit is above it.
 
         >>> find_cut(np.array([3.0, 1.0, 1.0, 0.0]), 0.25)
         2.0
     """
     values, counts = np.unique(logits.astype(np.float64), return_counts=True)
-    shares = np.cumsum(counts[::-1])[::-1] / len(logits)
-    lowest = int(np.argmin(np.abs(shares - density)))
+    parts = np.cumsum(counts[::-1])[::-1] / len(logits)
+    lowest = int(np.argmin(np.abs(parts - share)))
     below = values[lowest - 1] if lowest else values[0] - 2
     return float((values[lowest] + below) / 2)
 
@@ -216,20 +218,20 @@ def fit_pooling(
     texts: Sequence[np.ndarray],
     labels: np.ndarray,
     num_classes: int,
-    densities: Sequence[float] = DENSITIES,
+    shares: Sequence[float] = SHARES,
     *,
     sample_weight: np.ndarray | None = None,
     inverse_penalty: float = _INVERSE_PENALTY,
 ) -> Iterator[GatedPooling]:
-    """Fits classifiers of pooled vectors of falling density, and yields one for each density.
+    """Fits classifiers of pooled vectors of falling share, and yields one for each share.
 
-    Each stage is a convex problem, logistic regression on the standardised means of the open
-    vectors. Between two stages the gain of each token is computed from its text,
+    Each stage is a convex problem, logistic regression on the standardised means of the
+    vectors read. Between two stages the gain of each token is computed from its text,
 
         gain_t = n (loss without h_t - loss with h_t in the mean of n vectors),
 
     the gate u is fitted to the gains by ridge regression on the vectors, which is a convex problem
-    too, and the cut is set so that the share of open training tokens is the next density. The gains
+    too, and the cut is set so that the share of the training tokens read is the next. The gains
     need the labels; the gate predicts them from a vector. There is no random number.
 
         >>> texts = [np.array([[1.0, 0.1], [0.0, s]]) for s in (2.0, 2.5, -2.0, -2.5)] * 4
@@ -244,14 +246,14 @@ def fit_pooling(
       texts: for each text the vectors [T, D] of its tokens.
       labels: int [n], the class of each text, from 0.
       num_classes: the number of classes, at least 2.
-      densities: the shares of the tokens that are open, falling, in (0, 1].
+      shares: the shares of the tokens that are read, falling, in (0, 1].
       sample_weight: [n], the weight of each text in the loss and in the fit of the gate, at least
         0; None gives all texts the same weight. A text of weight 0 is left out.
       inverse_penalty: the number c of the penalty |W|^2 / 2c; larger numbers mean less
         regularisation.
 
     Yields:
-      A fitted `GatedPooling` for each density, in the given order.
+      A fitted `GatedPooling` for each share, in the given order.
 
     Raises:
       ValueError: if the number of texts and labels differ, there is no token, the vectors differ in
@@ -264,26 +266,21 @@ def fit_pooling(
     width = texts[0].shape[1]
     rows = np.repeat(np.arange(len(texts)), [len(vectors) for vectors in texts])
     gate, cut = np.zeros(width, np.float32), -1.0
-    is_open = np.ones(len(rows), bool)
+    is_read = np.ones(len(rows), bool)
     pooling: GatedPooling | None = None
-    for density in densities:
-        with limit_to_one_thread():
-            if density < 1:
+    fixed = (texts, labels, num_classes, rows, weights, inverse_penalty)
+    for share in shares:
+        with threadpool_limits(1, "blas"):
+            if share < 1:
                 if pooling is None:
-                    pooling = _fit_classifier(
-                        texts, labels, num_classes, rows, is_open, gate, cut, 1.0, weights,
-                        inverse_penalty,
-                    )  # fmt: skip
-                gate = _fit_gate(texts, labels, rows, is_open, pooling, weights)
+                    pooling = _fit_classifier(*fixed, is_read, gate, cut, 1.0)
+                gate = _fit_gate(texts, labels, rows, is_read, pooling, weights)
                 logits = np.concatenate([score_gate(c.vectors, gate, 0.0) for c in _chunks(texts)])
-                cut = find_cut(logits, density)
-                # Training uses the gates of a prediction, which opens a token in each text.
+                cut = find_cut(logits, share)
+                # Training uses the gates of a prediction, which reads a token in each text.
                 gates_of_texts, _ = dataclasses.replace(pooling, gate=gate, cut=cut).select(texts)
-                is_open = np.concatenate(gates_of_texts)
-            pooling = _fit_classifier(
-                texts, labels, num_classes, rows, is_open, gate, cut, density, weights,
-                inverse_penalty,
-            )  # fmt: skip
+                is_read = np.concatenate(gates_of_texts)
+            pooling = _fit_classifier(*fixed, is_read, gate, cut, share)
         yield pooling
 
 
@@ -303,16 +300,14 @@ def _check_texts(texts: Sequence[np.ndarray], labels: np.ndarray) -> None:
 
 def _chunks(texts: Sequence[np.ndarray]) -> Iterator[_Chunk]:
     """Yields whole texts in order, about `_CHUNK` tokens at a time."""
-    part: list[np.ndarray] = []
-    first = count = 0
-    for vectors in texts:
-        part.append(vectors)
-        count += len(vectors)
-        if count >= _CHUNK:
-            yield _Chunk(np.concatenate(part).astype(np.float64), slice(first, first + count))
-            first, count, part = first + count, 0, []
-    if count:
-        yield _Chunk(np.concatenate(part).astype(np.float64), slice(first, first + count))
+    ends = np.cumsum([len(vectors) for vectors in texts])
+    # A part ends with the first text that fills it.
+    first = begin = 0
+    while begin < ends[-1]:
+        last = min(int(np.searchsorted(ends, begin + _CHUNK)) + 1, len(texts))
+        vectors = np.concatenate(texts[first:last]).astype(np.float64)
+        yield _Chunk(vectors, slice(begin, begin + len(vectors)))
+        first, begin = last, begin + len(vectors)
 
 
 def _fit_classifier(
@@ -320,18 +315,18 @@ def _fit_classifier(
     labels: np.ndarray,
     num_classes: int,
     rows: np.ndarray,
-    is_open: np.ndarray,
-    gate: np.ndarray,
-    cut: float,
-    density: float,
     sample_weight: np.ndarray,
     inverse_penalty: float,
+    is_read: np.ndarray,
+    gate: np.ndarray,
+    cut: float,
+    share: float,
 ) -> GatedPooling:
-    """Fits logistic regression to the standardised means of the open vectors."""
-    counts = np.bincount(rows[is_open], minlength=len(texts))
+    """Fits logistic regression to the standardised means of the vectors read."""
+    counts = np.bincount(rows[is_read], minlength=len(texts))
     means = np.zeros((len(texts), texts[0].shape[1]))
     for chunk in _chunks(texts):
-        gates = is_open[chunk.tokens]
+        gates = is_read[chunk.tokens]
         places = rows[chunk.tokens][gates]
         if len(places):
             first = np.flatnonzero(np.diff(places, prepend=-1))
@@ -349,8 +344,8 @@ def _fit_classifier(
         cut,
         weights.astype(np.float32),
         (bias - centre @ weights).astype(np.float32),
-        ClassHead(num_classes).compute_prior(labels, sample_weight),
-        density,
+        _heads.ClassHead(num_classes).compute_prior(labels, sample_weight),
+        share,
     )
 
 
@@ -358,14 +353,14 @@ def _fit_gate(
     texts: Sequence[np.ndarray],
     labels: np.ndarray,
     rows: np.ndarray,
-    is_open: np.ndarray,
+    is_read: np.ndarray,
     pooling: GatedPooling,
     sample_weight: np.ndarray,
 ) -> np.ndarray:
     """Fits u, [D], by ridge regression, so that u . h predicts the gain of a token from h."""
     weights = pooling.weights.astype(np.float64)
     scores = np.concatenate([chunk.vectors @ weights for chunk in _chunks(texts)])
-    gains = _compute_gains(scores, rows, is_open, labels, pooling.bias.astype(np.float64))
+    gains = _compute_gains(scores, rows, is_read, labels, pooling.bias.astype(np.float64))
     low, high = np.quantile(gains, [_OUTLIERS, 1 - _OUTLIERS])
     step = max(-(-len(gains) // _MOST_FITTED), 1)
     places = np.arange(0, len(gains), step)
@@ -392,18 +387,18 @@ def _fit_gate(
 def _compute_gains(
     scores: np.ndarray,
     rows: np.ndarray,
-    is_open: np.ndarray,
+    is_read: np.ndarray,
     labels: np.ndarray,
     bias: np.ndarray,
 ) -> np.ndarray:
     """Computes n (loss without the token - loss with it) of each token, in a mean of n with it."""
     num_texts = len(labels)
-    counts = np.bincount(rows[is_open], minlength=num_texts)
+    counts = np.bincount(rows[is_read], minlength=num_texts)
     sums = np.stack(
-        [np.bincount(rows[is_open], column, num_texts) for column in scores[is_open].T], 1
+        [np.bincount(rows[is_read], column, num_texts) for column in scores[is_read].T], 1
     )
 
-    head = ClassHead(2 if len(bias) == 1 else len(bias))
+    head = _heads.ClassHead(2 if len(bias) == 1 else len(bias))
 
     def measure(sums: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> np.ndarray:
         # The mean of no vector is zero.
@@ -411,8 +406,8 @@ def _compute_gains(
         return head.compute_losses(logits, bias, labels)
 
     losses = measure(sums, counts, labels)[rows]
-    # A closed token is added to the mean. Without closed tokens the gate would extrapolate to them.
-    change = np.where(is_open, -1, 1)
+    # A token that is not read is added to the mean. Without such tokens the gate would extrapolate.
+    change = np.where(is_read, -1, 1)
     other_counts = counts[rows] + change
     # The difference of a sum and its only term need not be zero.
     changed_sums = np.where(other_counts[:, None] > 0, sums[rows] + change[:, None] * scores, 0.0)

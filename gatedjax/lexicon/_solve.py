@@ -1,60 +1,17 @@
-"""Linear models on sparse features, and the gain of each word."""
+"""Linear models on sparse features, and the choice of the words that are read."""
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
-from gatedjax._utils.threads import limit_to_one_thread
 from gatedjax.lexicon._heads import ClassHead, Head
 
 # The slope of the mean loss and the relative decrease of the loss at which the solver stops, and
-# its largest number of steps. Nearer to the optimum the accuracy does not change. With many classes
-# a step takes long, and the solver stops earlier.
-_SLOPE, _DECREASE, _STEPS = 1e-4, 1e-5, 100
-_MANY, _MANY_DECREASE = 16, 1e-4
+# its largest number of steps. Nearer to the optimum the accuracy does not change.
+_SLOPE, _DECREASE, _STEPS = 1e-4, 1e-4, 100
 # Vectors that L-BFGS stores.
 _HISTORY = 5
-
-
-def compute_gains(
-    logits: np.ndarray,
-    shares: np.ndarray,
-    rows: np.ndarray,
-    labels: np.ndarray,
-    compute_losses: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
-) -> np.ndarray:
-    """Computes the gain of each word: by how much it lowers the loss of its text.
-
-        gain_t = loss(z - s_t, y) - loss(z, y)
-
-    z are the logits of the text of the word, y is its class and s_t the share of the word.
-
-        >>> logits, shares = np.array([[0.0, 2.0]]), np.array([[0.0, 2.0]])
-        >>> compute_gains(logits, shares, np.array([0]), np.array([1])).round(4)
-        array([0.5662])
-
-    Args:
-      logits: [n, C], the logits of n texts for C classes.
-      shares: [T, C], the part of each of the T words of all texts in the logits of its text.
-      rows: int [T], the index in 0 .. n - 1 of the text of each word.
-      labels: the targets of the n texts, int [n] for classes.
-      compute_losses: the function of (logits, targets) that returns the loss of each row; None is
-        cross-entropy.
-
-    Returns:
-      [T], the gains in nats.
-    """
-    if compute_losses is None:
-        head = ClassHead(logits.shape[1])
-        compute_losses = functools.partial(_compute_cross_entropy, head)
-    before = compute_losses(logits, labels)
-    return compute_losses(logits[rows] - shares, labels[rows]) - before[rows]
-
-
-def _compute_cross_entropy(head: ClassHead, logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    return head.compute_losses(logits, np.zeros(0), labels)
 
 
 def choose_words(scores: np.ndarray, counts: np.ndarray, room: float) -> np.ndarray:
@@ -152,9 +109,8 @@ def fit_weights(
     point = np.concatenate([np.zeros(width * columns), head.start_free(labels)])
     if start is not None:
         point = np.concatenate([start[0].ravel(), head.make_free(start[1].ravel())])
-    decrease = _DECREASE if columns < _MANY else _MANY_DECREASE
-    options = {"maxiter": steps, "gtol": _SLOPE, "ftol": decrease, "maxcor": _HISTORY}
-    with limit_to_one_thread():
+    options = {"maxiter": steps, "gtol": _SLOPE, "ftol": _DECREASE, "maxcor": _HISTORY}
+    with threadpool_limits(1, "blas"):
         point = minimize(objective, point, jac=True, method="L-BFGS-B", options=options).x
     weights = point[: width * columns].reshape(width, columns)
     return weights, head.make_bias(point[width * columns :])

@@ -8,6 +8,11 @@ from gatedjax.data.text._units import RUN
 
 # Only so many characters of a token have n-grams, because longer tokens are no words.
 _SPELLED = 30
+# The sizes of n-grams in characters.
+_SIZES = (1, 2, 3, 4, 5)
+_LARGEST = _SIZES[-1]
+# The most characters of an n-gram across a border, and those on one side of the border.
+_ACROSS, _SIDE = 4, 3
 
 
 def is_spaceless(token: str) -> bool:
@@ -18,11 +23,11 @@ def is_spaceless(token: str) -> bool:
 def spell(token: str) -> list[str]:
     """Splits a token into character n-grams.
 
-    A word has n-grams of 2 to 4 characters, with a space at both ends. A unit of a script without
-    spaces has n-grams of 1 to 3 characters, without its ends, because it may be inside a word.
+    A word has n-grams of 1 to 5 characters, with a space at both ends; a single space is none. A
+    unit of a script without spaces has no spaces at its ends, because it may be inside a word.
 
         >>> spell("at")
-        [' a', 'at', 't ', ' at', 'at ', ' at ']
+        ['a', 't', ' a', 'at', 't ', ' at', 'at ', ' at ']
 
     Args:
       token: a word, or a unit of a script without spaces. Characters after the first 30 are
@@ -31,14 +36,27 @@ def spell(token: str) -> list[str]:
     Returns:
       The n-grams by size, with repetitions.
     """
-    letters, size = _frame(token)
+    letters = _frame(token)
+    ngrams = [letters[i : i + n] for n in _SIZES for i in range(len(letters) - n + 1)]
+    # The spaces at the ends of a word are the first and the last n-gram of one character.
+    return (
+        ngrams if letters[:1] != " " else [*ngrams[1 : len(letters) - 1], *ngrams[len(letters) :]]
+    )
+
+
+def spell_across(left: str, right: str) -> list[str]:
+    """Returns the n-grams of up to 4 characters across the border of two neighbours. They are those
+    of a word of both, so that they do not depend on the place of the border.
+    """
     return [
-        letters[i : i + n] for n in (size, size + 1, size + 2) for i in range(len(letters) - n + 1)
+        left[-before:] + right[:after]
+        for before in range(1, min(len(left), _SIDE) + 1)
+        for after in range(1, min(len(right), _ACROSS - before) + 1)
     ]
 
 
 class NgramKeys:
-    """Integers for n-grams of up to four characters, which are computed for many words at once. A
+    """Integers for n-grams of up to five characters, which are computed for many words at once. A
     key has a digit for each character: its position among the characters of the given n-grams, from
     1, and a further digit for all other characters. No digit is 0, so that n-grams of different
     sizes differ.
@@ -62,36 +80,29 @@ class NgramKeys:
         n-grams of each word, int64 [V].
         """
         letters = [_frame(word) for word in words]
-        lengths = np.fromiter((len(text) for text, _ in letters), np.int64, len(letters))
-        smallest = np.fromiter((size for _, size in letters), np.int64, len(letters))
-        sizes = smallest[:, None] + np.arange(3)
-        counts = np.maximum(lengths[:, None] - sizes + 1, 0)
+        lengths = np.fromiter(map(len, letters), np.int64, len(letters))
+        counts = np.maximum(lengths[:, None] - np.array(_SIZES) + 1, 0)
         flat = counts.ravel()
         # The n-grams of a size start at consecutive letters of their word.
-        starts = np.repeat(np.cumsum(lengths) - lengths, 3) - (np.cumsum(flat) - flat)
+        starts = np.repeat(np.cumsum(lengths) - lengths, len(_SIZES)) - (np.cumsum(flat) - flat)
         places = np.repeat(starts, flat) + np.arange(flat.sum())
-        keys = self._compute([text for text, _ in letters], places, np.repeat(sizes, flat))
-        return keys, counts.sum(1)
+        sizes = np.repeat(np.tile(_SIZES, len(letters)), flat)
+        # The space at the end of a word has a key, too, which is that of no n-gram.
+        return self._compute(letters, places, sizes), counts.sum(1)
 
     def _compute(self, texts: Sequence[str], places: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """Returns the keys of n-grams that begin at `places` in the joined texts, with `sizes`
-        letters.
-        """
+        """Returns the keys of n-grams at `places` of the joined texts, of `sizes` letters."""
         codes = _encode(texts)
         digits = np.searchsorted(self._alphabet, codes)
         is_known = digits < len(self._alphabet)
         is_known[is_known] = self._alphabet[digits[is_known]] == codes[is_known]
         digits = np.where(is_known, digits, len(self._alphabet)) + 1
         keys, windows = np.zeros(len(places), np.int64), digits
-        for size in range(1, _LARGEST + 1):
+        for size in _SIZES:
             indices = np.flatnonzero(sizes == size)
             keys[indices] = windows[places[indices]]
             windows = windows[:-1] * self._base + digits[size:]
         return keys
-
-
-# The characters of the longest n-gram.
-_LARGEST = 4
 
 
 def _encode(texts: Sequence[str]) -> np.ndarray:
@@ -99,8 +110,8 @@ def _encode(texts: Sequence[str]) -> np.ndarray:
     return np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
-def _frame(token: str) -> tuple[str, int]:
+def _frame(token: str) -> str:
     # No character of these scripts is ASCII, and this test is faster.
     if not token.isascii() and is_spaceless(token):
-        return token[:_SPELLED], 1
-    return f" {token[:_SPELLED]} ", 2
+        return token[:_SPELLED]
+    return f" {token[:_SPELLED]} "

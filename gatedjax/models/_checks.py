@@ -1,53 +1,36 @@
-"""Checks of configurations and batches for all networks. The messages name the field."""
+"""Checks of batches, the limit of the widths of a head, and the temperature of a step."""
 
-import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from jaxtyping import Array
+import jax.numpy as jnp
+from jaxtyping import Array, Int
 
-from gatedjax._utils.field_checks import check_range
+from gatedjax._utils.field_limits import Limit
 from gatedjax._utils.limits import MOST_LAYERS, MOST_WIDTH, check_most
-from gatedjax.functional._checks import check_rate
 
 
-def check_at_least(config: object, least: int, *names: str) -> None:
-    """Raises ValueError unless the fields `names` of a configuration are at least `least`."""
-    for name in names:
-        check_range(name, getattr(config, name), least)
-
-
-def check_widths(name: str, widths: Sequence[int]) -> None:
-    """Raises ValueError unless the widths of the layers of a classifier head are in range."""
+def _check_widths(name: str, widths: Sequence[int]) -> None:
     check_most(f"the layers of {name}", len(widths), MOST_LAYERS)
     if any(not 1 <= width <= MOST_WIDTH for width in widths):
         raise ValueError(f"{name} must be widths in [1, {MOST_WIDTH}], got {widths}")
 
 
-def check_rates(config: object, *names: str) -> None:
-    """Raises ValueError unless the fields `names` of a configuration are in [0, 1)."""
-    for name in names:
-        check_rate(getattr(config, name), name)
+WIDTHS = Limit("widths of layers", _check_widths)
 
 
-def check_finite(config: object, *names: str) -> None:
-    """Raises ValueError unless the fields `names` of a configuration are finite numbers."""
-    for name in names:
-        if not math.isfinite(getattr(config, name)):
-            raise ValueError(f"{name} must be finite, got {getattr(config, name)}")
-
-
-def check_dict(batch: object, **axes: str) -> None:
-    """Raises TypeError unless the batch is a dict; the message lists the arrays that it needs."""
-    if not isinstance(batch, Mapping):
-        shape = getattr(batch, "shape", None)
-        got = type(batch).__name__ if shape is None else f"an array of shape {shape}"
-        arrays = ", ".join(f'"{name}": [{its.replace(" ", ", ")}]' for name, its in axes.items())
-        raise TypeError(f"batch must be a dict of arrays {{{arrays}}}, got {got}")
+def no_dict_error(batch: object, axes: Mapping[str, str]) -> TypeError:
+    """Returns the error for a batch that is no dict, with the arrays that it needs."""
+    shape = getattr(batch, "shape", None)
+    got = type(batch).__name__ if shape is None else f"an array of shape {shape}"
+    arrays = ", ".join(f'"{name}": [{its.replace(" ", ", ")}]' for name, its in axes.items())
+    return TypeError(f"batch must be a dict of arrays {{{arrays}}}, got {got}")
 
 
 def check_batch(batch: Mapping[str, Array], **axes: str) -> None:
     """Checks the axes of arrays, such as tokens="B N"; equal letters need equal sizes."""
-    check_dict(batch, **axes)
+    if not isinstance(batch, Mapping):
+        raise no_dict_error(batch, axes)
     if missing := sorted(axes.keys() - batch.keys()):
         raise ValueError(f"batch must have {', '.join(missing)}, got {sorted(batch)}")
     sizes: dict[str, int] = {}
@@ -65,3 +48,32 @@ def check_batch(batch: Mapping[str, Array], **axes: str) -> None:
                 alike.setdefault(names.replace(" ", ", "), []).append(name)
             needs = " and ".join(f"{' and '.join(n)} [{a}]" for a, n in alike.items())
             raise ValueError(f"batch must have {needs}, got {', '.join(map(str, shapes))}")
+
+
+def schedule(
+    config: Any, step: Int[Array, " B"] | None, start: float | Array | None = None
+) -> float | Array:
+    """Computes the temperature of a step: tau_0 (tau_1 / tau_0)^min(step / steps, 1).
+
+    Args:
+      config: a configuration with `temperature` (tau_0), `final_temperature` (tau_1; None means
+        tau_0) and `temperature_steps`.
+      step: number of the training step, from 0, the same in all B rows; None if it is unknown.
+      start: tau_0 instead of `config.temperature`; may be traced. None uses the configuration.
+
+    Returns:
+      tau, a float or a scalar array.
+
+    Raises:
+      ValueError: if tau changes and step is None.
+    """
+    start = config.temperature if start is None else start
+    if config.final_temperature is None:
+        return start
+    if step is None:
+        raise ValueError(
+            f"batch must have step for final_temperature={config.final_temperature}, got none"
+        )
+    # All rows have the number of the same step; the maximum makes it a scalar.
+    share = jnp.minimum(jnp.max(step) / config.temperature_steps, 1.0)
+    return start * (config.final_temperature / start) ** share

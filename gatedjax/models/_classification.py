@@ -101,7 +101,7 @@ class ClassifierTask:
         streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
         return self.model.init(streams, batch, train=True)["params"]
 
-    def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
+    def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> Metrics:
         """Computes the training loss of a batch.
 
         Args:
@@ -110,14 +110,12 @@ class ClassifierTask:
           rngs: a PRNG key for each stream of the network, such as "dropout".
 
         Returns:
-          (loss, metrics): the cross-entropy summed over the rows of weight 1, a scalar, and a dict
-          with "loss" and "accuracy", each a `Ratio` of a sum and a count.
+          The metrics "loss" (cross-entropy) and "accuracy", each a `Ratio` of the sum over the rows
+          of weight 1 and their count. Training minimises the mean "loss".
         """
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         check_batch(batch, label="B", weight="B")
-        label, weight = batch["label"], batch["weight"]
-        metrics = class_metrics(output.logits, label, weight)
-        return jnp.sum(cross_entropy(output.logits, label) * weight), metrics
+        return class_metrics(output.logits, batch["label"], batch["weight"])
 
     def evaluate(self, params: Params, batch: Batch) -> tuple[Metrics, Predictions]:
         """Evaluates a batch.

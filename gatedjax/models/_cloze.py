@@ -1,6 +1,7 @@
 """Questions with a gap: the checked batch, and the task of networks that fill the gap."""
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,9 +9,8 @@ from jaxtyping import Array, Float, Int
 
 from gatedjax import functional as F
 from gatedjax._utils.types import Output, Params
-from gatedjax.functional._checks import check_shape
-from gatedjax.functional._tracing import is_known
-from gatedjax.models._checks import check_batch, check_dict
+from gatedjax.functional._checks import check_shape, is_known
+from gatedjax.models._checks import check_batch, no_dict_error
 from gatedjax.models._classification import ClassifierTask
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.training import Ratio
@@ -35,7 +35,8 @@ class ClozeBatch:
     def of(cls, batch: Batch, *, characters: bool) -> "ClozeBatch":
         """Checks names, dtypes and shapes, and outside of `jit` also the values."""
         axes = _TEXTS | (_WORDS if characters else {})
-        check_dict(batch, **axes)
+        if not isinstance(batch, Mapping):
+            raise no_dict_error(batch, axes)
         flags = {"candidate_mask": "B C"}
         if "occurrence" in batch:
             flags |= {"occurrence": "B N C"}
@@ -129,7 +130,7 @@ class ClozeTask(ClassifierTask):
     that is no candidate or not in the document is ignored by the loss and wrong for the accuracy.
     """
 
-    def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
+    def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> Metrics:
         """Computes the training loss of a batch.
 
         Args:
@@ -138,15 +139,13 @@ class ClozeTask(ClassifierTask):
           rngs: a PRNG key for each stream of the network, such as "dropout".
 
         Returns:
-          (loss, metrics): the loss summed over the examples with an answer, a scalar, and a dict
-          with "loss", "accuracy" and "unanswerable" (the share of examples whose answer is no
-          candidate or does not occur), each a `Ratio` of a sum and a count.
+          The metrics, each a `Ratio` of a sum and a count: "loss" over the examples with an answer,
+          whose mean training minimises, "accuracy", and "unanswerable", the share of examples with
+          an answer that is no candidate or does not occur.
         """
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         check_batch(batch, label="B", weight="B")
-        losses, _ = _answers(output.logits, batch["label"])
-        weight = batch["weight"]
-        return jnp.sum(jnp.where(weight > 0, losses, 0) * weight), _score(output.logits, batch)[0]
+        return _score(output.logits, batch)[0]
 
     def evaluate(self, params: Params, batch: Batch) -> tuple[Metrics, Predictions]:
         """Evaluates a batch.

@@ -1,19 +1,23 @@
 """The configuration of GA-Net."""
 
 import dataclasses
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from jax import Array
 
-from gatedjax._utils.choices import check_choices
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.limits import MOST_LENGTH, check_most
-from gatedjax._utils.numbers import make_plain
-from gatedjax.functional._checks import check_positive
+from gatedjax._utils.field_limits import (
+    FINITE,
+    NOT_NEGATIVE,
+    POSITIVE,
+    RATE,
+    SHARE,
+    at_least,
+    check_options,
+)
+from gatedjax._utils.limits import MOST_LAYERS, MOST_LENGTH, MOST_STEPS
 from gatedjax.gates import Estimator
 from gatedjax.gates._named import KINDS, EstimatorName, create_estimator
-from gatedjax.models._checks import check_at_least, check_finite, check_rates
-from gatedjax.models._schedule import check_schedule
 
 
 def needs_relaxed_words(estimator: Any) -> bool:
@@ -41,27 +45,21 @@ def unread_error(option: str) -> ValueError:
 class GateConfig:
     """The options for training, penalising and evaluating the gates of GA-Net, as keywords.
 
-    All have defaults. The main options are the `temperature` of relaxed gates (1.0), the `penalty`
-    on open gates (1e-4) or a target `density` in (0, 1) in its place, the name of the gradient
-    `estimator`, such as "leave_one_out" (by default "soft_gumbel"), and `test_gate`, the gates of
-    evaluation: "sample" (a draw), "threshold" (open with a probability above 0.5) or "multi_sample"
-    (the mean over several draws).
-
     >>> GateConfig(estimator="leave_one_out", density=0.25).estimation
     'leave_one_out'
     """
 
-    gate_bias_init: float = 0.0
+    gate_bias_init: Annotated[float, FINITE] = 0.0
     """Initial bias of the gates. With 0 about half of the gates are open."""
-    temperature: float = 1.0
+    temperature: Annotated[float, POSITIVE] = 1.0
     """Temperature tau of the Gumbel relaxation. The paper uses 0.5, 1.0, 1.5 or 2.0."""
-    final_temperature: float | None = None
+    final_temperature: Annotated[float | None, POSITIVE] = None
     """Temperature after temperature-steps, approached geometrically. None keeps the temperature."""
-    temperature_steps: int = 1
+    temperature_steps: Annotated[int, at_least(1, MOST_STEPS)] = 1
     """Number of steps from temperature to final-temperature."""
-    penalty: float = 1e-4
+    penalty: Annotated[float, NOT_NEGATIVE] = 1e-4
     """Weight lambda of the mean gate in the loss. The paper uses 4e-6 to 1e-3."""
-    density: float | None = None
+    density: Annotated[float | None, SHARE] = None
     """Target of the mean open probability. A Lagrange multiplier enforces it in place of the
     penalty. None trains with the penalty."""
     gates_on: Literal["attention", "input"] = "attention"
@@ -74,29 +72,19 @@ class GateConfig:
     variance."""
     estimator: EstimatorName | None = None
     """Estimator of the gradient of the gates, see `gatedjax.gates`. None means "soft_gumbel"."""
-    estimator_draws: int = 2
+    estimator_draws: Annotated[int, at_least(2)] = 2
     """Number of draws of the estimator "leave_one_out"."""
     test_gate: Literal["sample", "threshold", "multi_sample"] = "sample"
     """Gates with which "accuracy" is evaluated. "multi_sample" averages class probabilities over
     the draws. The accuracies of all gate modes are reported in any case."""
-    test_samples: int = 5
+    test_samples: Annotated[int, at_least(1)] = 5
     """Number of draws of the gates in evaluation."""
     empty: Literal["max_gate", "soft", "zeros"] = "max_gate"
     """Rule for a text with all gates closed: open the gate with the highest probability, attend to
     all words, or pool zeros."""
 
     def __post_init__(self) -> None:
-        make_plain(self)
-        check_choices(self)
-        check_at_least(self, 1, "test_samples")
-        check_at_least(self, 2, "estimator_draws")
-        check_schedule(self)
-        check_positive(temperature=self.temperature)
-        check_finite(self, "gate_bias_init")
-        if not 0 <= self.penalty < float("inf"):
-            raise ValueError(f"penalty must be at least 0 and finite, got {self.penalty}")
-        if self.density is not None and not 0 < self.density < 1:
-            raise ValueError(f"density must be in (0, 1) or None, got {self.density}")
+        check_options(self)
         if self.gates_on == "input" and needs_relaxed_words(KINDS[self.estimation]):
             raise unread_error(f"estimator={self.estimator!r}")
 
@@ -111,44 +99,32 @@ class GateConfig:
         Its name is `estimation`. temperature is tau, a float or a traced scalar, for an estimator
         that has a temperature; the remaining estimators ignore it.
         """
-        return create_estimator(
-            self.estimation, temperature=temperature, draws=self.estimator_draws
-        )
+        name = self.estimator or "soft_gumbel"
+        return create_estimator(name, temperature=temperature, draws=self.estimator_draws)
 
 
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GANetDropout:
-    """Dropout rates of GA-Net in training, in [0, 1), as keywords.
+    """Dropout rates of GA-Net in training, in [0, 1), as keywords."""
 
-    `embedding_dropout` (default 0.3) acts on word vectors, `layer_dropout` (0) between the layers
-    of the backbone, `recurrent_dropout` (0) on its recurrent connections, and `pool_dropout` (0.3)
-    on the pooled state.
-    """
-
-    embedding_dropout: float = 0.3
+    embedding_dropout: Annotated[float, RATE] = 0.3
     """Dropout rate on word vectors."""
-    layer_dropout: float = 0.0
+    layer_dropout: Annotated[float, RATE] = 0.0
     """Dropout rate between the layers of the backbone."""
-    recurrent_dropout: float = 0.0
+    recurrent_dropout: Annotated[float, RATE] = 0.0
     """Dropout rate on the recurrent connections of the backbone, with a single mask per example."""
-    pool_dropout: float = 0.3
+    pool_dropout: Annotated[float, RATE] = 0.3
     """Dropout rate on the pooled state."""
 
     def __post_init__(self) -> None:
-        make_plain(self)
-        check_rates(self, "embedding_dropout", "layer_dropout", "recurrent_dropout", "pool_dropout")
+        check_options(self)
 
 
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GANetConfig:
     """The configuration of GA-Net and its baselines, as keywords with defaults.
-
-    `system` is "ganet" or a baseline: "soft" or "local" attention, or "bilstm" without attention.
-    The backbone, a bidirectional LSTM, has `num_layers` layers of `hidden` units per direction on
-    word vectors of width `embedding_dim`. `gates` is a `GateConfig`, and `dropouts` a
-    `GANetDropout`.
 
     >>> config = GANetConfig(hidden=50, gates=GateConfig(density=0.25))
     >>> config.gates.density
@@ -158,11 +134,11 @@ class GANetConfig:
     system: Literal["ganet", "soft", "local", "bilstm"] = "ganet"
     """The network: GA-Net, or a baseline with soft attention, local attention or the last state of
     the BiLSTM."""
-    embedding_dim: int = 100
+    embedding_dim: Annotated[int, at_least(1)] = 100
     """Width of the word vectors."""
-    hidden: int = 100
+    hidden: Annotated[int, at_least(1)] = 100
     """Width of the backbone LSTM per direction."""
-    num_layers: int = 2
+    num_layers: Annotated[int, at_least(1, MOST_LAYERS)] = 2
     """Number of layers of the backbone."""
     merge: Literal["concat", "sum"] = "concat"
     """Merging of the two directions: concatenation or sum of their states."""
@@ -172,13 +148,13 @@ class GANetConfig:
     """True applies tanh to the pooled state before the classifier."""
     aux: Literal["lstm", "fnn", "att"] = "lstm"
     """Auxiliary network that predicts the gates."""
-    aux_hidden: int = 100
+    aux_hidden: Annotated[int, at_least(1)] = 100
     """Width of the auxiliary network."""
     aux_positions: bool = True
     """True adds sinusoidal positions to the input of the auxiliary network "att"."""
     gates: GateConfig = GateConfig()
     """Options for training, penalising and evaluating the gates."""
-    local_half_width: float = 4.0
+    local_half_width: Annotated[float, POSITIVE, at_least(0, MOST_LENGTH)] = 4.0
     """Half of the window of local attention, in tokens."""
     local_renormalise: bool = False
     """True rescales the weights of local attention to sum 1 after the Gaussian."""
@@ -190,11 +166,7 @@ class GANetConfig:
     """Dtype of the computation. Parameters, softmax, noise, carries and the loss stay float32."""
 
     def __post_init__(self) -> None:
-        make_plain(self)
-        check_choices(self)
-        check_at_least(self, 1, "embedding_dim", "hidden", "num_layers", "aux_hidden")
-        check_positive(local_half_width=self.local_half_width)
-        check_most("local_half_width", self.local_half_width, MOST_LENGTH)
+        check_options(self)
         if self.system != "ganet":
             self._check_without_gates()
 

@@ -31,10 +31,7 @@ from gatedjax.models._ga_net_parts import (
     Encoded,
     GANetOutput,
     Gates,
-    like,
-    merge_directions,
     open_one,
-    pool_states,
 )
 from gatedjax.models._types import Batch
 
@@ -46,7 +43,9 @@ def read_scaled_words(
     values = gates.values
     # [*S, B, T, E]: a gate multiplies all features of its word.
     xs = _repeat_words(encoded, values) * values[..., None].astype(encoded.words.dtype)
-    return _run_backbone(net, encoded, xs, like(encoded.mask, values), batch, train=train)
+    return _run_backbone(
+        net, encoded, xs, jnp.broadcast_to(encoded.mask, values.shape), batch, train=train
+    )
 
 
 def skip_closed_words(
@@ -76,13 +75,13 @@ def read_open_words(
     xs, packed, slots = on_rows(_pack, _repeat_words(encoded, values), is_open, axes=axes)
     short = _run_backbone(net, encoded, xs, packed, batch, train=train)
     weights = F.masked_softmax(short.scores, packed)
-    pooled = pool_states(net.config, short.states, weights)
+    pooled = net.pool_states(short.states, weights)
     logits = net.classify(pooled, batch, train=train)
     attention, scores = on_rows(_unpack, (weights, short.scores), slots, is_open, axes=axes)
     return GANetOutput(
         logits=logits,
         attention=attention,
-        gates=jnp.where(like(encoded.mask, values), values, 0),
+        gates=jnp.where(jnp.broadcast_to(encoded.mask, values.shape), values, 0),
         gate_logits=encoded.gate_logits,
         scores=scores,
         closed=closed,
@@ -101,7 +100,7 @@ def read_into_slots(
         words = jnp.where(valid[..., None], words, 0)
         short = _run_backbone(net, encoded, words, valid, batch)
         weights = F.masked_softmax(short.scores, valid)
-        return pool_states(net.config, short.states, weights), weights
+        return net.pool_states(short.states, weights), weights
 
     def short(net: Any) -> tuple[Array, Array]:
         words = jnp.take_along_axis(encoded.words, indices[..., None], axis=1)
@@ -132,7 +131,7 @@ def _select_words(
 ) -> tuple[Float[Array, "*S B T"], Bool[Array, "*S B T"], Bool[Array, "*S B"] | None]:
     """Returns (values, is_open, closed) for the gates of a batch of texts."""
     values, closed = open_one(net.config, encoded, gates)
-    mask = like(encoded.mask, values)
+    mask = jnp.broadcast_to(encoded.mask, values.shape)
     is_open = mask & (values > 0)
     # With the rule "soft" a text with all gates closed is read whole.
     if net.config.gates.empty == "soft" and closed is not None:
@@ -155,14 +154,14 @@ def _run_backbone(
     if xs.ndim == 3:
         ids = batch.get("example_id")
         outputs = net.backbone(xs, mask, deterministic=not train, example_id=ids, gates=gates)
-        states, last = merge_directions(net.config.merge, *outputs)
+        states, last = net.merge_directions(*outputs)
         return dataclasses.replace(
             encoded, states=states, last=last, mask=mask, scores=net.score(states)
         )
     # The axis of rows comes first when draws and rows are merged, because it may be sharded.
     by_row = [jnp.swapaxes(x, 0, 1) for x in (xs, mask)]
     flat = [x.reshape(-1, *x.shape[2:]) for x in by_row]
-    states, _ = merge_directions(net.config.merge, *net.backbone(*flat))
+    states, _ = net.merge_directions(*net.backbone(*flat))
     states = jnp.swapaxes(states.reshape(*by_row[1].shape, -1), 0, 1)
     return dataclasses.replace(encoded, states=states, mask=mask, scores=net.score(states))
 

@@ -6,16 +6,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
 from gatedjax._utils.types import Output, Tree
 from gatedjax.functional._export import exportable
-from gatedjax.functional._types import Carry
 from gatedjax.gates._train import Gates
 from gatedjax.models._ga_net_config import GANetConfig
-from gatedjax.models._types import Batch
-from gatedjax.nn._keys import example_keys
 
 
 @exportable
@@ -69,31 +66,6 @@ class Encoded:
     words: Any = None
 
 
-def merge_directions(
-    merge: str, carries: Carry, states: Float[Array, "B T 2H"]
-) -> tuple[Float[Array, "B T D"], Float[Array, "B D"]]:
-    """Merges the two directions of an LSTM."""
-    forward, backward = (carry.hidden.astype(states.dtype) for carry in carries[-1])
-    # GA-Net uses the attention of Zhou et al. 2016, who add the directions. The paper does not say
-    # how it merges them, and the operations in its Table 3 fit both.
-    if merge == "concat":
-        return states, jnp.concatenate([forward, backward], axis=-1)
-    hidden = forward.shape[-1]
-    return states[..., :hidden] + states[..., hidden:], forward + backward
-
-
-def pool_states(
-    config: GANetConfig, states: Float[Array, "*S B T D"], weights: Float[Array, "*S B T"]
-) -> Float[Array, "*S B D"]:
-    """Computes c = sum_t alpha_t h_t, or tanh(c) with `post_tanh`, for a pass or several draws."""
-    pool = F.attention_pool
-    if weights.ndim == states.ndim:  # The weights of several draws share their states.
-        pool = jax.vmap(pool, (None, 0))
-    pooled = pool(states, weights)
-    # GA-Net uses the attention of Zhou et al. 2016, who apply tanh to the pooled state.
-    return jnp.tanh(pooled) if config.post_tanh else pooled
-
-
 def open_one(
     config: GANetConfig, encoded: Encoded, gates: Gates
 ) -> tuple[Float[Array, "*S B T"], Bool[Array, "*S B"] | None]:
@@ -101,20 +73,11 @@ def open_one(
     values = gates.values
     if not gates.hard:
         return values, None
-    open_gates, closed = F.ensure_open(
-        values, like(encoded.gate_logits, values), like(encoded.mask, values)
+    logits, mask = (
+        jnp.broadcast_to(its, values.shape) for its in (encoded.gate_logits, encoded.mask)
     )
+    open_gates, closed = F.ensure_open(values, logits, mask)
     return (open_gates if config.gates.empty == "max_gate" else values), closed
-
-
-def keys_of(module: nn.Module, batch: Batch, stream: str) -> Key[Array, " B"]:
-    """Returns a PRNG key of a stream of the module, such as "gate", for each example."""
-    return example_keys(module, stream, batch.get("example_id"), batch["tokens"].shape[0])
-
-
-def like(array: Array, other: Array) -> Array:
-    """Returns `array`, broadcast to the shape of `other`, which may have more leading axes."""
-    return jnp.broadcast_to(array, other.shape)
 
 
 def first_draw(output: Output) -> Tree:

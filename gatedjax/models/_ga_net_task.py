@@ -9,15 +9,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from gatedjax import functional as F
-from gatedjax._utils.tracing import check_key
+from gatedjax._utils.tracing import check_key, is_traced
 from gatedjax._utils.types import Output, Params, Tree
 from gatedjax.functional._devices import on_rows
-from gatedjax.functional._tracing import is_traced
 from gatedjax.gates import Estimator, Pathwise
 from gatedjax.gates import train as train_gates
 from gatedjax.gates._estimator import check_estimator
 from gatedjax.gates._named import takes_temperature
-from gatedjax.models._checks import check_batch
+from gatedjax.models._checks import check_batch, schedule
 from gatedjax.models._classification import (
     accuracy,
     class_metrics,
@@ -27,7 +26,6 @@ from gatedjax.models._classification import (
 )
 from gatedjax.models._density import constraint
 from gatedjax.models._ga_net_config import gateless_error, needs_relaxed_words, unread_error
-from gatedjax.models._schedule import schedule
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.ga_net import GANet, first_draw, mean_log_probability
 from gatedjax.training import Ratio
@@ -51,8 +49,7 @@ class GANetTask:
         >>> batch |= {"label": jnp.array([1]), "weight": jnp.ones(1)}
         >>> params = jax.eval_shape(task.init, jax.random.key(0), batch)
         >>> rngs = {"gate": jax.random.key(1), "dropout": jax.random.key(2)}
-        >>> loss, metrics = jax.eval_shape(task.loss, params, batch, rngs)
-        >>> sorted(metrics)
+        >>> sorted(jax.eval_shape(task.loss, params, batch, rngs))
         ['accuracy', 'cross_entropy', 'density', 'loss']
 
     Attributes:
@@ -144,7 +141,7 @@ class GANetTask:
         tau = self.model.config.gates.temperature
         return self.model.init(streams, batch, train=True, temperature=tau)["params"]
 
-    def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
+    def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> Metrics:
         """Computes the training loss of a batch.
 
         Args:
@@ -154,10 +151,10 @@ class GANetTask:
           rngs: a PRNG key for each of the streams "dropout" and "gate".
 
         Returns:
-          (loss, metrics): the loss summed over the rows of weight 1, a scalar, and a dict of
-          `Ratio`s (sums and counts): "loss", "cross_entropy" and "accuracy", for GA-Net also
-          "density" (the mean gate) and, with a prescribed density, "multiplier" (lambda, the
-          Lagrange multiplier of the constraint).
+          The metrics, a dict of `Ratio`s (sums over the rows of weight 1, and counts): "loss",
+          whose mean training minimises, "cross_entropy" and "accuracy", for GA-Net also "density"
+          (the mean gate) and, with a prescribed density, "multiplier" (lambda, the Lagrange
+          multiplier of the constraint).
         """
         check_batch(batch, tokens="B T", lengths="B", label="B", weight="B")
         config, weight = self.model.config, batch["weight"]
@@ -196,7 +193,7 @@ class GANetTask:
         metrics["loss"] = Ratio.of(loss, weight)
         metrics["cross_entropy"] = Ratio.of(likelihood, weight)
         metrics["accuracy"] = Ratio.of(accuracy(output.logits, batch["label"]), weight)
-        return jnp.sum(loss * weight), metrics
+        return metrics
 
     def _estimator(self, batch: Batch) -> Estimator | None:
         config = self.model.config

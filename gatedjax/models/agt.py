@@ -9,7 +9,7 @@ The baselines, a highway network on s_0 and the mean word vector, have the same 
 """
 
 import dataclasses
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -18,20 +18,14 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax._utils.choices import check_choices
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.numbers import make_plain
+from gatedjax._utils.field_limits import FINITE, RATE, at_least, check_options
+from gatedjax._utils.limits import MOST_LAYERS
 from gatedjax._utils.types import Keywords
 from gatedjax.functional._checks import check_choice
 from gatedjax.functional._export import exportable
-from gatedjax.models._checks import (
-    check_at_least,
-    check_batch,
-    check_finite,
-    check_rates,
-    check_widths,
-)
+from gatedjax.models._checks import WIDTHS, check_batch
 from gatedjax.models._classification import ClassifierTask, word_vectors
 from gatedjax.models._types import Batch
 from gatedjax.nn._keys import example_keys, fold_keys
@@ -53,19 +47,19 @@ class AGTConfig:
 
     system: System = "agt"
     """The network: AGT, or a baseline, a plain highway network on s_0 or the mean word vector."""
-    num_layers: int = 15
+    num_layers: Annotated[int, at_least(1, MOST_LAYERS)] = 15
     """Number of layers L. The first layer has no gate: there are L attentions and L - 1 gates."""
-    hidden: int = 200
+    hidden: Annotated[int, at_least(1)] = 200
     """Width of words and layers."""
-    attention_hidden: int = 200
+    attention_hidden: Annotated[int, at_least(1)] = 200
     """Width of the hidden layer of the attentions."""
-    embedding_dim: int = 300
+    embedding_dim: Annotated[int, at_least(1)] = 300
     """Width of the word vectors."""
-    gate_bias: float = 1.0
+    gate_bias: Annotated[float, FINITE] = 1.0
     """Initial bias of the gates. It is trained like all other biases."""
-    head_hidden: tuple[int, ...] = (200,)
+    head_hidden: Annotated[tuple[int, ...], WIDTHS] = (200,)
     """Widths of the tanh layers between the last state and the class layer."""
-    dropout: float = 0.2
+    dropout: Annotated[float, RATE] = 0.2
     """Dropout rate at the dropout-sites."""
     dropout_sites: tuple[DropoutSite, ...] = ("words", "head")
     """Places with dropout: "words" after their projection, "head" on the inputs of its layers."""
@@ -84,12 +78,7 @@ class AGTConfig:
     """Dtype of the computation. Parameters, softmax, gates, states and the loss stay float32."""
 
     def __post_init__(self) -> None:
-        make_plain(self)
-        check_choices(self)
-        check_at_least(self, 1, "num_layers", "hidden", "attention_hidden", "embedding_dim")
-        check_widths("head_hidden", self.head_hidden)
-        check_finite(self, "gate_bias")
-        check_rates(self, "dropout")
+        check_options(self)
         for site in self.dropout_sites:
             check_choice(DropoutSite, dropout_sites=site)
         if self.ablate_above is None:
@@ -202,9 +191,7 @@ class AGT(nn.Module):
           train: True runs the network with dropout, which draws from the PRNG stream "dropout".
 
         Returns:
-          An `AGTOutput` with `logits`, the scores of C classes [B, C], `attention`, the weights of
-          the words [B, S, N] in the S layers that attend to them, `gates` [B, L - 1, D] and
-          `states` [B, L, D] of the L layers of width D.
+          An `AGTOutput` with the class scores, the attention, the gates and the states.
         """
         check_batch(batch, tokens="B N", lengths="B")
         tokens, lengths = batch["tokens"], batch["lengths"]

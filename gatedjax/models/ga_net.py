@@ -23,29 +23,31 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.types import Keywords, Output
-from gatedjax.functional._checks import wide_dtype
+from gatedjax.functional._attention import (
+    pool_finite,
+    softmax_of_open,
+    softmax_where,
+)
+from gatedjax.functional._checks import check_values, wide_dtype
+from gatedjax.functional._random import drop, noise_of
 from gatedjax.functional._relaxations import binarize
+from gatedjax.functional._types import Carry
 from gatedjax.gates import Estimator, Pathwise, SoftGumbel
-from gatedjax.gates._train import Gates, draw
+from gatedjax.gates._train import Gates, draw, gates_of
 from gatedjax.models import _ga_net_input as on_input
-from gatedjax.models._checks import check_batch
-from gatedjax.models._classification import word_vectors
+from gatedjax.models._checks import check_batch, schedule
 from gatedjax.models._ga_net_config import GANetConfig as GANetConfig
 from gatedjax.models._ga_net_config import GANetDropout as GANetDropout
 from gatedjax.models._ga_net_config import GateConfig as GateConfig
 from gatedjax.models._ga_net_parts import (
     Encoded,
     first_draw,
-    keys_of,
-    like,
     mean_log_probability,
-    merge_directions,
     open_one,
-    pool_states,
 )
 from gatedjax.models._ga_net_parts import GANetOutput as GANetOutput
-from gatedjax.models._schedule import schedule
 from gatedjax.models._types import Batch
+from gatedjax.nn._keys import example_keys
 from gatedjax.nn._types import Table
 
 GATE_MODES = ("sample", "threshold", "expected", "relaxed")
@@ -61,7 +63,7 @@ def draw_gates(
 
     The noise may have a leading axis S, for S draws.
     """
-    return binarize(like(logits, noise) + noise).astype(jnp.float32)
+    return binarize(jnp.broadcast_to(logits, noise.shape) + noise).astype(jnp.float32)
 
 
 class GANet(nn.Module):
@@ -99,7 +101,13 @@ class GANet(nn.Module):
         check_fields(self)
         c = self.config
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}
-        self.embed = word_vectors(self)
+        self.embed = gnn.WordEmbedding(
+            self.vocab_size,
+            c.embedding_dim,
+            frozen=c.freeze_embeddings,
+            initial=self.embeddings,
+            **types,
+        )
         self.backbone = gnn.LSTM(
             c.hidden,
             num_layers=c.num_layers,
@@ -165,19 +173,19 @@ class GANet(nn.Module):
             return self.attend_without_gates(encoded, batch, train=train)
         logits = encoded.gate_logits
         if train:
-            noise = F.example_noise(keys_of(self, batch, "gate"), logits.shape[-1])
+            noise = noise_of(self.keys_of(batch, "gate"), logits.shape[-1])
             if estimator is None:
                 if temperature is None:
                     temperature = schedule(config.gates, batch.get("step"))
                 estimator = config.gates.make_estimator(temperature)
             # Eqs. 7 and 8: with `SoftGumbel` g = sigmoid((a + L) / tau).
-            gates = draw(estimator, logits, noise, encoded.mask)
+            gates = gates_of(estimator, logits, noise, encoded.mask)
             # The `empty` rule is only for gates that can be exactly 0.
             may_close = config.gates.gates_on == "attention" and gates.logarithms is None
             gates = gates._replace(hard=gates.hard or may_close)
             has_slope = isinstance(estimator, Pathwise)
-            return self.attend(encoded, gates, batch, train=True, has_slope=has_slope)
-        output: Output = self.attend(encoded, self.test_gates(encoded, batch), batch)
+            return self._attend(encoded, gates, batch, train=True, has_slope=has_slope)
+        output: Output = self._attend(encoded, self.test_gates(encoded, batch), batch)
         if output.logits.ndim == 2:
             return output
         return first_draw(output).replace(logits=mean_log_probability(output.logits))
@@ -197,15 +205,15 @@ class GANet(nn.Module):
         xs = self.embed(tokens)
         # The backbone and the auxiliary network read the same vectors, dropout included.
         if train and config.dropouts.embedding_dropout > 0:
-            keys = keys_of(self, batch, "dropout")
-            xs = F.example_dropout(xs, config.dropouts.embedding_dropout, keys)
+            keys = self.keys_of(batch, "dropout")
+            xs = drop(xs, config.dropouts.embedding_dropout, keys)
         # The backbone has to wait for the gates, because it reads gated words.
         if config.gates.gates_on == "input":
             logits = self.auxiliary(xs, mask)
             return Encoded(None, None, mask, scores=None, gate_logits=logits, words=xs)
         ids = batch.get("example_id")
-        states, last = merge_directions(
-            config.merge, *self.backbone(xs, mask, deterministic=not train, example_id=ids)
+        states, last = self.merge_directions(
+            *self.backbone(xs, mask, deterministic=not train, example_id=ids)
         )
         scores = None if config.system == "bilstm" else self.score(states)
         gated = config.system == "ganet"
@@ -234,25 +242,47 @@ class GANet(nn.Module):
           A `GANetOutput` with the logits [B, C] of C classes, and attention, gates and scores
           [B, T]. For S draws its fields have a leading axis S, except `gate_logits` and, unless the
           gates act on the input, `scores`.
+
+        Raises:
+          ValueError: if the gates have another shape than the words or, where they are known, are
+            negative.
         """
+        values, shape = gates.values, jnp.shape(encoded.mask)
+        if jnp.ndim(values) not in (2, 3) or jnp.shape(values)[-2:] != shape:
+            raise ValueError(
+                f"gates must have shape {shape}, or draws of it, got {jnp.shape(values)}"
+            )
+        requirement = "not be negative; logarithms of gates belong in `Gates.logarithms`"
+        check_values("gates", values, encoded.mask, lambda g: g < 0, requirement)
+        return self._attend(encoded, gates, batch, train=train, has_slope=has_slope)
+
+    def _attend(
+        self,
+        encoded: Encoded,
+        gates: Gates,
+        batch: Batch,
+        *,
+        train: bool = False,
+        has_slope: bool = False,
+    ) -> GANetOutput:
         config = self.config
         if config.gates.gates_on == "input":
             if gates.hard and not has_slope:
                 return on_input.read_open_words(self, encoded, gates, batch, train=train)
             encode = on_input.skip_closed_words if gates.hard else on_input.read_scaled_words
             encoded = encode(self, encoded, gates, batch, train=train)
-        values, closed = open_one(config, encoded, gates)
-        mask, scores = like(encoded.mask, values), like(encoded.scores, values)
+        values, closed = open_one(config, encoded, gates) if gates.hard else (gates.values, None)
+        mask, scores = (jnp.broadcast_to(x, values.shape) for x in (encoded.mask, encoded.scores))
         if gates.logarithms is not None:
             # Eq. 9 in log space: a gate too small for float32 still has a weight and a gradient.
-            weights = F.relaxed_gated_softmax(scores, gates.logarithms, mask)
+            weights = softmax_where(scores + gates.logarithms, mask)
         else:
             # Eq. 2: the softmax over the open words.
-            weights = F.gated_softmax(scores, values, mask)
+            weights = softmax_of_open(scores, values, mask)
         # Eq. 2 is 0 / 0 for a text with all gates closed, which the paper does not discuss.
         if closed is not None and config.gates.empty == "soft":
-            weights = jnp.where(closed[..., None], F.masked_softmax(scores, mask), weights)
-        pooled = pool_states(config, encoded.states, weights)
+            weights = jnp.where(closed[..., None], softmax_where(scores, mask), weights)
+        pooled = self.pool_states(encoded.states, weights)
         return GANetOutput(
             logits=self.classify(pooled, batch, train=train),
             attention=weights,
@@ -262,6 +292,32 @@ class GANet(nn.Module):
             closed=closed,
         )
 
+    def merge_directions(
+        self, carries: Carry, states: Float[Array, "B T 2H"]
+    ) -> tuple[Float[Array, "B T D"], Float[Array, "B D"]]:
+        """Merges the two directions of the backbone; returns the states and the last state."""
+        forward, backward = (carry.hidden.astype(states.dtype) for carry in carries[-1])
+        # GA-Net uses the attention of Zhou et al. 2016, who add the directions. The paper does not
+        # say how it merges them, and the operations in its Table 3 fit both.
+        if self.config.merge == "concat":
+            return states, jnp.concatenate([forward, backward], axis=-1)
+        hidden = forward.shape[-1]
+        return states[..., :hidden] + states[..., hidden:], forward + backward
+
+    def pool_states(
+        self, states: Float[Array, "*S B T D"], weights: Float[Array, "*S B T"]
+    ) -> Float[Array, "*S B D"]:
+        """Computes c = sum_t alpha_t h_t, or tanh(c) with `post_tanh`, of one or several draws."""
+        # The weights of several draws share their states, which are 0 at padding.
+        share = weights.ndim == states.ndim
+        pooled = (jax.vmap(pool_finite, (None, 0)) if share else pool_finite)(states, weights)
+        # GA-Net uses the attention of Zhou et al. 2016, who apply tanh to the pooled state.
+        return jnp.tanh(pooled) if self.config.post_tanh else pooled
+
+    def keys_of(self, batch: Batch, stream: str) -> Key[Array, " B"]:
+        """Returns a PRNG key of a stream, such as "gate", for each example of a batch."""
+        return example_keys(self, stream, batch.get("example_id"), batch["tokens"].shape[0])
+
     def classify(self, features: Array, batch: Batch, *, train: bool = False) -> Array:
         """Computes class scores y [B, C], in float32 or wider, of pooled states.
 
@@ -270,8 +326,8 @@ class GANet(nn.Module):
         "example_id" of the batch.
         """
         if train and self.config.dropouts.pool_dropout > 0:
-            keys = keys_of(self, batch, "dropout")
-            features = F.example_dropout(features, self.config.dropouts.pool_dropout, keys)
+            keys = self.keys_of(batch, "dropout")
+            features = drop(features, self.config.dropouts.pool_dropout, keys)
         logits = self.classifier(features)
         return logits.astype(wide_dtype(logits))
 
@@ -291,7 +347,7 @@ class GANet(nn.Module):
             # backwards.
             return GANetOutput(logits=self.classify(encoded.last, batch, train=train))
         if config.system == "soft":
-            weights = F.masked_softmax(encoded.scores, encoded.mask)
+            weights = softmax_where(encoded.scores, encoded.mask)
         else:
             weights = F.local_attention_weights(
                 encoded.scores,
@@ -300,7 +356,7 @@ class GANet(nn.Module):
                 lengths=lengths,
                 renormalise=config.local_renormalise,
             )
-        pooled = pool_states(config, encoded.states, weights)
+        pooled = self.pool_states(encoded.states, weights)
         logits = self.classify(pooled, batch, train=train)
         return GANetOutput(logits=logits, attention=weights, scores=encoded.scores)
 
@@ -323,7 +379,7 @@ class GANet(nn.Module):
         It draws from the PRNG stream "gate". The bits belong to "example_id" [B] of the batch, or
         to the row numbers. encoded is the result of `encode` for the batch of B texts of T words.
         """
-        keys, size = keys_of(self, batch, "gate"), encoded.mask.shape[-1]
+        keys, size = self.keys_of(batch, "gate"), encoded.mask.shape[-1]
 
         # `vmap` traces this function once, where a loop would trace it for each of many draws.
         def noise_of(draw: Array) -> Array:
@@ -370,7 +426,7 @@ class GANet(nn.Module):
             "sample": Gates(draw_gates(logits, noise), hard=True),
             "threshold": Gates(F.threshold_gates(logits[None]), hard=True),
             "expected": Gates(nn.sigmoid(logits[None])),
-            "relaxed": draw(SoftGumbel(temperature), like(logits, noise), noise),
+            "relaxed": draw(SoftGumbel(temperature), jnp.broadcast_to(logits, noise.shape), noise),
         }
         return {name: self.attend(encoded, gates, batch) for name, gates in modes.items()}
 
@@ -420,7 +476,7 @@ class GANet(nn.Module):
         There is a key for each example of the batch, "tokens" [B, T] of T words per text and
         "lengths" [B]. An estimator of the gradient of the gates needs both results.
         """
-        return self.encode(batch, train=True), keys_of(self, batch, "gate")
+        return self.encode(batch, train=True), self.keys_of(batch, "gate")
 
     def from_pooled(self, pooled: Float[Array, "... D"]) -> Float[Array, "... C"]:
         """Computes the scores of C classes from pooled states of D numbers, in evaluation.

@@ -8,7 +8,7 @@ reader without gating and GA-- are the same network with other options.
 """
 
 import dataclasses
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -17,15 +17,14 @@ from jaxtyping import Array, Bool
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax._utils.choices import check_choices
-from gatedjax._utils.field_checks import check_fields
+from gatedjax._utils.field_checks import check_fields, check_size
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.numbers import make_plain
+from gatedjax._utils.field_limits import POSITIVE, RATE, at_least, check_options
+from gatedjax._utils.limits import MOST_LAYERS
 from gatedjax._utils.types import Keywords, Tree
-from gatedjax.functional._checks import check_positive, wide_dtype
+from gatedjax.functional._checks import wide_dtype
 from gatedjax.functional._devices import take_rows
 from gatedjax.functional._export import exportable
-from gatedjax.models._checks import check_at_least, check_rates
 from gatedjax.models._classification import word_vectors
 from gatedjax.models._cloze import ClozeBatch, ClozeTask
 from gatedjax.models._types import Batch
@@ -42,13 +41,9 @@ QueryVector = Literal["cloze", "final"]
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GAReaderCharacters:
-    """The options of word vectors that are computed from characters, as keywords with defaults.
+    """The options of word vectors that are computed from characters, as keywords with defaults."""
 
-    They are the widths of the character vectors `char_dim` (25; 0 reads no characters), of the
-    character GRU per direction `char_hidden` (25) and of its result per word `char_features` (50).
-    """
-
-    char_dim: int = 25
+    char_dim: Annotated[int, at_least(0)] = 25
     """Width of the character vectors. With 0 the network does not read characters."""
     char_hidden: int = 25
     """Width of the character GRU per direction. The paper's text has 50, its program 25."""
@@ -56,10 +51,9 @@ class GAReaderCharacters:
     """Width of the features from characters that are appended to a word vector."""
 
     def __post_init__(self) -> None:
-        make_plain(self)
-        check_at_least(self, 0, "char_dim")
+        check_options(self)
         if self.char_dim:
-            check_at_least(self, 1, "char_hidden", "char_features")
+            check_size(char_hidden=self.char_hidden, char_features=self.char_features)
 
 
 @document_fields
@@ -67,21 +61,15 @@ class GAReaderCharacters:
 class GAReaderConfig:
     """The configuration of the GA Reader and its baselines, as keywords with defaults.
 
-    The reader passes over the document `hops` times. A hop runs GRUs of `hidden` units per
-    direction over document and query, and `gating` ("multiply", "sum", "concat" or "none") joins
-    their states to the input of the next hop. The tokens of the document are scored with the state
-    of the query at its gap (`query_vector` "cloze") or with its final states ("final"). Word
-    vectors have the width `embedding_dim`, and `characters` is a `GAReaderCharacters`.
-
     >>> GAReaderConfig(hops=1, query_vector="final").gru_options()["reset_after"]
     True
     """
 
-    hops: int = 3
+    hops: Annotated[int, at_least(1, MOST_LAYERS)] = 3
     """Number of hops K. With 1 there is neither gating nor dropout between hops."""
-    hidden: int = 128
+    hidden: Annotated[int, at_least(1)] = 128
     """Width H of the GRUs per direction."""
-    embedding_dim: int = 100
+    embedding_dim: Annotated[int, at_least(1)] = 100
     """Width of the word vectors."""
     characters: GAReaderCharacters = GAReaderCharacters()
     """Options of word vectors that are computed from characters."""
@@ -99,9 +87,9 @@ class GAReaderConfig:
     final states. The latter with a single hop is the AS Reader."""
     aggregation: F.Aggregation = "paper"
     """Aggregation of the positions of a candidate, see `functional.pointer_sum`."""
-    dropout: float = 0.4
+    dropout: Annotated[float, RATE] = 0.4
     """Dropout rate between hops. The paper tunes it for each data set, from 0.1 to 0.4."""
-    embed_dropout: float = 0.0
+    embed_dropout: Annotated[float, RATE] = 0.0
     """Dropout rate on the word vectors of document and query. The paper has no such dropout."""
     freeze_embeddings: bool = False
     """True keeps all word vectors fixed in training, also those of words without a pretrained
@@ -112,7 +100,7 @@ class GAReaderConfig:
     init: InitName = "lasagne"
     """Initial kernels of the GRUs: from normal(0, 0.1) as in the paper's program, or Glorot-uniform
     and orthogonal."""
-    step_clip: float | None = None
+    step_clip: Annotated[float | None, POSITIVE] = None
     """Bound of the gradients inside each step of each GRU: they are clipped to [-step-clip,
     step-clip]. The paper's program has 10. None does not clip."""
     dtype: Literal["float32", "bfloat16", "float64"] = "float32"
@@ -120,17 +108,12 @@ class GAReaderConfig:
     float32. The dtype float64 is for checks and needs jax_enable_x64."""
 
     def __post_init__(self) -> None:
-        make_plain(self)
-        check_choices(self)
-        check_at_least(self, 1, "hops", "hidden", "embedding_dim")
-        check_rates(self, "dropout", "embed_dropout")
+        check_options(self)
         if self.gating == "none" and not self.token_attention:
             raise ValueError(
                 "token_attention must be True for gating='none', got False: the document would "
                 "not depend on the query"
             )
-        if self.step_clip is not None:
-            check_positive(step_clip=self.step_clip)
 
     def gru_options(self) -> dict[str, Tree]:
         """Returns keyword arguments, a dict from names such as "reset_after", for all `nn.GRU`."""
@@ -227,9 +210,9 @@ class GAReader(nn.Module):
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}
         gru = c.gru_options()
         if bool(c.characters.char_dim) != bool(self.num_characters):
-            wanted = "at least 2" if c.characters.char_dim else "0"
+            count = "at least 2" if c.characters.char_dim else "0"
             raise ValueError(
-                f"num_characters must be {wanted} for char_dim={c.characters.char_dim}, got "
+                f"num_characters must be {count} for char_dim={c.characters.char_dim}, got "
                 f"{self.num_characters}"
             )
         self.embed = word_vectors(self)
@@ -276,9 +259,7 @@ class GAReader(nn.Module):
           train: True runs the network with dropout, which draws from the PRNG stream "dropout".
 
         Returns:
-          A `GAReaderOutput` with `logits`, the log-probabilities of the candidates, float32 [B, C];
-          `attention`, a tuple of arrays [B, N, Q], the attention of all hops but the last; and
-          `document_attention` [B, N].
+          A `GAReaderOutput` with the log-probabilities of the candidates and the attention.
 
         Raises:
           ValueError: also if a cloze is outside its query, outside of `jit`.

@@ -7,7 +7,7 @@ are the same network with another `cell`.
 """
 
 import dataclasses
-from typing import Literal
+from typing import Annotated, Literal
 
 import flax.linen as nn
 import jax
@@ -17,14 +17,13 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax._utils.choices import check_choices
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.numbers import make_plain
+from gatedjax._utils.field_limits import FINITE, POSITIVE, RATE, at_least, check_options
+from gatedjax._utils.limits import MOST_LAYERS
 from gatedjax._utils.types import Keywords, Tree
-from gatedjax.functional._checks import check_positive
 from gatedjax.functional._export import exportable
-from gatedjax.models._checks import check_at_least, check_batch, check_finite, check_rates
+from gatedjax.models._checks import check_batch
 from gatedjax.models._classification import ClassifierTask, word_vectors
 from gatedjax.models._types import Batch
 from gatedjax.nn._initializers import symmetric_uniform
@@ -35,26 +34,19 @@ from gatedjax.nn._types import Table
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RAUDropout:
-    """Dropout rates of an `RAUClassifier` or `RAULanguageModel`, in [0, 1), as keywords.
+    """Dropout rates of an `RAUClassifier` or `RAULanguageModel`, in [0, 1), as keywords."""
 
-    `embedding_dropout` acts on word vectors, `layer_dropout` between recurrent layers,
-    `recurrent_dropout` on recurrent connections, and `state_dropout` on the states that the output
-    layer reads. All are 0 by default.
-    """
-
-    embedding_dropout: float = 0.0
+    embedding_dropout: Annotated[float, RATE] = 0.0
     """Dropout rate on word vectors, for texts."""
-    layer_dropout: float = 0.0
+    layer_dropout: Annotated[float, RATE] = 0.0
     """Dropout rate between recurrent layers."""
-    recurrent_dropout: float = 0.0
+    recurrent_dropout: Annotated[float, RATE] = 0.0
     """Dropout rate on the recurrent connections, with a single mask per example."""
-    state_dropout: float = 0.0
+    state_dropout: Annotated[float, RATE] = 0.0
     """Dropout rate on the states that the output layer reads."""
 
     def __post_init__(self) -> None:
-        make_plain(self)
-        check_rates(self, "embedding_dropout", "layer_dropout")
-        check_rates(self, "recurrent_dropout", "state_dropout")
+        check_options(self)
 
 
 @document_fields
@@ -68,12 +60,12 @@ class RAUConfig:
 
     cell: Literal["rau", "gru", "lstm"] = "rau"
     """Recurrent cell: RAU, or a baseline."""
-    hidden: int = 128
+    hidden: Annotated[int, at_least(1)] = 128
     """Width of the state. The default is that of the paper's text; its Table 2 has 28 for
     images."""
     attention: F.RAUAttention = "feature_proj"
     """Form of the attention of a RAU, see `functional.rau_step`."""
-    attn_hidden: int = 0
+    attn_hidden: Annotated[int, at_least(0)] = 0
     """Width of a tanh layer before the attention logits of a RAU. With 0 there is no such layer."""
     rescale: bool = False
     """True scales the attention weights of a RAU to mean 1, which the paper does not do."""
@@ -81,14 +73,14 @@ class RAUConfig:
     """True applies the reset gate of a RAU or GRU after the recurrent product, unlike the paper."""
     forget_bias: float = 0.0
     """Initial bias of the forget gate of an LSTM. All other biases start at 0."""
-    gate_bias: float = 0.0
+    gate_bias: Annotated[float, FINITE] = 0.0
     """Initial bias of the reset gate of a RAU or GRU and, negated, of the update gate."""
-    num_layers: int = 1
+    num_layers: Annotated[int, at_least(1, MOST_LAYERS)] = 1
     """Number of recurrent layers. The paper's language models have 2."""
-    init_scale: float | None = None
+    init_scale: Annotated[float | None, POSITIVE] = None
     """Bound of the initial kernels, which are drawn from uniform(-init-scale, init-scale) for the
     language models. None means Glorot for inputs and orthogonal for recurrences."""
-    embedding_dim: int = 100
+    embedding_dim: Annotated[int, at_least(1)] = 100
     """Width of the word vectors, for texts."""
     freeze_embeddings: bool = False
     """True keeps the word vectors of texts fixed in training."""
@@ -98,12 +90,7 @@ class RAUConfig:
     """Dtype of the computation. Parameters, softmax, carries and the loss stay float32."""
 
     def __post_init__(self) -> None:
-        make_plain(self)
-        check_choices(self)
-        check_at_least(self, 1, "hidden", "embedding_dim", "num_layers")
-        check_at_least(self, 0, "attn_hidden")
-        if self.init_scale is not None:
-            check_positive(init_scale=self.init_scale)
+        check_options(self)
         if self.attn_hidden and self.attention in ("concat", "matrix"):
             raise ValueError(
                 f"attn_hidden must be 0 for attention={self.attention!r}, got {self.attn_hidden}"
@@ -128,7 +115,6 @@ class RAUConfig:
                 f"forget_bias must be 0 for cell={self.cell!r}, got {self.forget_bias}: it has no "
                 "forget gate"
             )
-        check_finite(self, "gate_bias")
         if self.gate_bias and self.cell == "lstm":
             raise ValueError(
                 f"gate_bias must be 0 for cell='lstm', got {self.gate_bias}: use forget_bias"
@@ -237,9 +223,7 @@ class RAUClassifier(nn.Module):
           attention: True also returns the attention weights, from a second pass without dropout.
 
         Returns:
-          An `RAUOutput` with `logits`, the scores of C classes [B, C], `state`, the last state [B,
-          H] of width H, `states` [B, T, H], and `attention`, the weights of all steps such as [B,
-          T, H], or None.
+          An `RAUOutput` with the class scores, the states and the attention or None.
 
         Raises:
           ValueError: also if attention is True for a GRU or LSTM.

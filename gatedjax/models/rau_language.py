@@ -28,7 +28,7 @@ from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.rau import RAUConfig, recurrent_layers
 from gatedjax.nn._initializers import symmetric_uniform
 from gatedjax.nn._keys import example_keys, fold_keys
-from gatedjax.training import Ratio
+from gatedjax.training import Carried, Ratio
 
 
 @exportable
@@ -103,9 +103,7 @@ class RAULanguageModel(nn.Module):
           train: True runs the network with dropout, which draws from the PRNG stream "dropout".
 
         Returns:
-          An `RAULanguageOutput` with `logits`, the scores of the next word [B, T, V] among V words,
-          `states` [B, T, H] of width H, and `carry`, a tuple with the carry of each layer, for the
-          next window.
+          An `RAULanguageOutput` with the scores of the next words and the carry after them.
         """
         states, carry = self._run(batch, carry, train)
         kernel = self.kernel.astype(states.dtype)
@@ -187,14 +185,14 @@ class RAULanguageModel(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class RAULanguageTask:
-    """The `StatefulTask` of training and evaluating an `RAULanguageModel`.
+    """The task of training and evaluating an `RAULanguageModel`.
 
     A window has T successive words of each of B texts. The loss is the sum over the steps of a
     window of the mean over its rows, which is T times the mean per token. The usual learning rates
     (SGD, 1) and clipping norms are chosen for this loss.
 
         >>> task = RAULanguageTask(RAULanguageModel(RAUConfig(hidden=4), vocab_size=50))
-        >>> task.init_carry({"tokens": jnp.array([[7, 9, 3]])})[0].shape
+        >>> task.init_carried(None, {"tokens": jnp.array([[7, 9, 3]])}).rows[0].shape
         (1, 4)
 
     Attributes:
@@ -225,17 +223,24 @@ class RAULanguageTask:
         streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
         return self.model.init(streams, batch, train=True)["params"]
 
-    def init_carry(self, batch: Batch) -> Tree:
-        """Returns the state at the beginning of a text, for a batch with "tokens" [B, T].
+    def init_carried(self, key: Array | None, batch: Batch) -> Carried:
+        """Returns the state at the beginning of a text.
 
-        It is a tuple with the carry of each layer, such as h [B, H] of a GRU with H units, or an
-        `LSTMState`, as in `RAULanguageOutput.carry`. T may be any number of words.
+        Args:
+          key: not used.
+          batch: a window with "tokens" [B, T]; T may be any number of words.
+
+        Returns:
+          `Carried` with `rows`, a tuple with the carry of each layer, such as h [B, H] of a GRU
+          with H units, or an `LSTMState`, as in `RAULanguageOutput.carry`.
         """
-        return recurrent_layers(self.model.config).initial_carry(batch["tokens"].shape[0])
+        del key
+        layers = recurrent_layers(self.model.config)
+        return Carried(rows=layers.initial_carry(batch["tokens"].shape[0]))
 
     def loss(
-        self, params: Params, batch: Batch, rngs: dict[str, Array], carry: Carry
-    ) -> tuple[Array, tuple[Metrics, Carry]]:
+        self, params: Params, batch: Batch, rngs: dict[str, Array], carried: Carried
+    ) -> tuple[Metrics, Carried]:
         """Computes the training loss of a window.
 
         Args:
@@ -244,20 +249,22 @@ class RAULanguageTask:
             [B], optionally "reset" bool [B], True for rows that begin a new text, and
             "token_weight" [B, T], 1 at words and 0 at padding.
           rngs: a dict with the PRNG key of the stream "dropout".
-          carry: the state before the window, as from `init_carry`.
+          carried: the state before the window, as from `init_carried`.
 
         Returns:
-          (loss, (metrics, carry)): T times the summed negative log-likelihood of the real tokens, a
-          scalar; a dict with "loss" and "perplexity", each a `Ratio` of a sum and a count; and the
-          carry for the next window.
+          (metrics, carried): a dict with "loss" and "perplexity" of the real tokens and with
+          "objective", T times the loss, which training minimises, each a `Ratio` of a sum and a
+          count; and the state for the next window.
         """
-        nll, carry = self._score(params, batch, carry, train=True, rngs=rngs)
+        nll, carry = self._score(params, batch, carried.rows, train=True, rngs=rngs)
         metrics = _metrics(nll, batch["token_weight"])
-        return metrics["loss"].total * nll.shape[1], (metrics, carry)
+        loss = metrics["loss"]
+        target = Ratio(loss.total * nll.shape[1], loss.count)
+        return metrics | {"objective": target}, dataclasses.replace(carried, rows=carry)
 
     def evaluate(
-        self, params: Params, batch: Batch, carry: Carry
-    ) -> tuple[Metrics, Predictions, Carry]:
+        self, params: Params, batch: Batch, carried: Carried
+    ) -> tuple[Metrics, Predictions, Carried]:
         """Evaluates a window.
 
         Args:
@@ -265,22 +272,23 @@ class RAULanguageTask:
           batch: the window, "tokens" and "targets" int [B, T] (T words per text), "lengths" and
             "example_id" int [B], optionally "reset" bool [B], True for rows that begin a new text,
             and "token_weight" [B, T], 1 at words and 0 at padding.
-          carry: the state before the window, as from `init_carry`.
+          carried: the state before the window, as from `init_carried`.
 
         Returns:
-          (metrics, predictions, carry): a dict with "loss" (nats per token) and "perplexity", each
-          a `Ratio`; a dict of arrays [B] with "example_id", "tokens" (the number of words) and
-          "nll" (the summed negative log-likelihood, in nats) of each row; and the carry for the
+          (metrics, predictions, carried): a dict with "loss" (nats per token) and "perplexity",
+          each a `Ratio`; a dict of arrays [B] with "example_id", "tokens" (the number of words) and
+          "nll" (the summed negative log-likelihood, in nats) of each row; and the state for the
           next window.
         """
-        nll, carry = self._score(params, batch, carry)
+        nll, carry = self._score(params, batch, carried.rows)
         real = batch["token_weight"] > 0
         predictions = {
             "example_id": batch["example_id"],
             "tokens": batch["lengths"],
             "nll": jnp.sum(jnp.where(real, nll, 0), axis=1),
         }
-        return _metrics(nll, batch["token_weight"]), predictions, carry
+        metrics = _metrics(nll, batch["token_weight"])
+        return metrics, predictions, dataclasses.replace(carried, rows=carry)
 
     def _score(self, params: Params, batch: Batch, carry: Carry, **options: Any) -> Tree:
         return self.model.apply(

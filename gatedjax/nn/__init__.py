@@ -21,6 +21,7 @@ from gatedjax.nn._hop import GatedAttentionHop as GatedAttentionHop
 from gatedjax.nn._recurrent import GRU as GRU
 from gatedjax.nn._recurrent import LSTM as LSTM
 from gatedjax.nn._recurrent import RAU as RAU
+from gatedjax.nn._recurrent import Recurrent as Recurrent
 from gatedjax.nn._selection import Selection as Selection
 from gatedjax.nn._selective import SelectiveSelfAttention as SelectiveSelfAttention
 from gatedjax.nn._transform import AttentionGatedTransform as AttentionGatedTransform

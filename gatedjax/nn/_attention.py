@@ -10,8 +10,8 @@ from jaxtyping import Array, Bool, Float, Int
 from gatedjax import functional as F
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.types import Keywords
+from gatedjax.functional._attention import pool_finite, softmax_where
 from gatedjax.functional._checks import (
-    check_choice,
     check_floating,
     check_integers,
     check_mask,
@@ -67,7 +67,6 @@ class TokenScore(nn.Module):
           ValueError: for an unknown `kind`.
         """
         check_fields(self)
-        check_choice(("zhou", "mlp1"), kind=self.kind)
         check_floating(states=states)
         if self.kind == "mlp1":
             states = nn.Dense(
@@ -106,8 +105,7 @@ class AttentionPool(nn.Module):
 
     Attributes:
       score: the equation of the scores, "zhou" or "mlp1", as in `TokenScore`.
-      dtype: dtype of the products; None means the common dtype of inputs and parameters.
-      param_dtype: dtype of the parameters.
+      dtype, param_dtype: as in `TokenScore`.
       kernel_init: initialiser of the kernels of the scores; None means the defaults of
         `TokenScore`.
       bias_init: initialiser of the bias of "mlp1".
@@ -153,8 +151,6 @@ class AttentionPool(nn.Module):
           ValueError: if both `gates` and `log_gates` are given, or for an unknown `score`.
         """
         check_fields(self)
-        # `TokenScore` would report a wrong name under its argument `kind`.
-        check_choice(("zhou", "mlp1"), score=self.score)
         check_not_both(gates=gates, log_gates=log_gates)
         check_that(jnp.ndim(states) >= 2, "states must be [..., T, D]", states)
         check_mask(mask, states.shape[:-1])
@@ -173,8 +169,8 @@ class AttentionPool(nn.Module):
         elif log_gates is not None:
             weights = F.relaxed_gated_softmax(scores, log_gates, mask)
         else:
-            weights = F.masked_softmax(scores, mask)
-        pooled = F.attention_pool(states, weights)
+            weights = softmax_where(scores, mask)
+        pooled = pool_finite(states, weights)
         has_weights = self.return_weights if return_weights is None else return_weights
         return (pooled, weights) if has_weights else pooled
 
@@ -200,8 +196,7 @@ class GatePredictor(nn.Module):
       features: hidden width (per direction for "lstm").
       positions: True if sinusoidal positions are added to the input of "att".
       bias_init: initialiser of b; 0 opens about half of the gates.
-      dtype: dtype of the products; None means the common dtype of inputs and parameters.
-      param_dtype: dtype of the parameters.
+      dtype, param_dtype: as in `TokenScore`.
       kernel_init: initialiser of all kernels but the recurrent; None means Glorot-uniform for u and
         for the LSTM, LeCun-normal otherwise.
       recurrent_kernel_init: initialiser of the recurrent kernels of "lstm".
@@ -256,10 +251,8 @@ class GatePredictor(nn.Module):
         elif self.kind == "fnn":
             dense = nn.Dense(self.features, kernel_init=self.kernel_init or LECUN, **types)
             hidden = jnp.tanh(dense(xs))
-        elif self.kind == "att":
-            hidden = self._self_attention(xs, mask, types)
         else:
-            raise ValueError(f"kind must be 'lstm', 'fnn' or 'att', got {self.kind!r}")
+            hidden = self._self_attention(xs, mask, types)
         logits = nn.Dense(
             1,
             kernel_init=self.kernel_init or GLOROT,
@@ -282,7 +275,7 @@ class GatePredictor(nn.Module):
         )
         scores = F.scaled_dot_product(query, key)
         # [B, 1, N]: the mask excludes keys and is the same for all queries.
-        weights = F.masked_softmax(scores, mask[:, None, :])
+        weights = softmax_where(scores, mask[:, None, :])
         return jnp.einsum("bqk,bkd->bqd", weights, value)
 
 
@@ -299,8 +292,7 @@ class LocalPosition(nn.Module):
         [2. 1.]
 
     Attributes:
-      dtype: dtype of the products; None means the common dtype of inputs and parameters.
-      param_dtype: dtype of the parameters.
+      dtype, param_dtype: as in `TokenScore`.
       kernel_init: initialiser of W and v.
 
     Reference: Luong et al. 2015, eq. 9, with the last hidden state as the query.
@@ -353,8 +345,7 @@ class SourceToToken(nn.Module):
     Attributes:
       features: width of the hidden layer; None means the width of the states.
       kernel_init: initialiser of W_1 and W_2.
-      dtype: dtype of the products; None means the common dtype of inputs and parameters.
-      param_dtype: dtype of the parameters.
+      dtype, param_dtype: as in `TokenScore`.
       bias_init: initialiser of b_1 and b_2.
 
     Reference: Shen et al. 2018 (DiSAN), source2token; Geng et al. 2020 (SSAN) for NLI.

@@ -1,6 +1,6 @@
-"""Checks and preparation of the inputs of a multi-head attention."""
+"""Checks and preparation of the inputs of a multi-head attention, and its relative bias."""
 
-from typing import Any
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -9,6 +9,7 @@ from jaxtyping import Array
 from gatedjax import functional as F
 from gatedjax._utils.field_checks import check_fields
 from gatedjax.functional._checks import (
+    check_choice,
     check_floating,
     check_positive,
     check_shape,
@@ -16,8 +17,28 @@ from gatedjax.functional._checks import (
 )
 from gatedjax.functional._pairs import check_key_mask
 from gatedjax.functional._types import Dtype
-from gatedjax.nn._relative import check_relative
 from gatedjax.nn._selection import check_selector
+
+Relative = Literal["none", "learned", "local"]
+
+LOCAL_BIAS = 4.0
+"""Initial bias of a local head in nats; e^4 is the weight of 55 words without a bias."""
+
+
+def local_start(key: Array, shape: tuple[int, int], dtype: Dtype = jnp.float32) -> Array:
+    """Returns biases [M, 2K + 1]: head 0 attends to the word before, head 1 to the word after."""
+    del key
+    middle = shape[1] // 2
+    return jnp.zeros(shape, dtype).at[[0, 1], [middle - 1, middle + 1]].set(LOCAL_BIAS)
+
+
+def check_relative(relative: str, max_offset: int, num_heads: int) -> None:
+    """Raises ValueError unless these options of `SelectiveSelfAttention` are valid together."""
+    check_choice(Relative, relative=relative)
+    if max_offset < 1:
+        raise ValueError(f"max_offset must be at least 1, got {max_offset}")
+    if relative == "local" and num_heads < 2:
+        raise ValueError(f"num_heads must be at least 2 for relative='local', got {num_heads}")
 
 
 def check_attention(
@@ -57,10 +78,11 @@ def check_attention(
         shape = (rows, module.num_heads, source.mask.shape[1], features // module.num_heads)
         check_shape(shape, **{"source.key": source.key, "source.value": source.value})
         if (source.selector_key is None) != (module.selector == "none"):
-            wanted = "None" if module.selector == "none" else "an array"
+            requirement = "None" if module.selector == "none" else "an array"
             got = "None" if source.selector_key is None else "an array"
             raise ValueError(
-                f"source.selector_key must be {wanted} for selector={module.selector!r}, got {got}"
+                f"source.selector_key must be {requirement} for selector={module.selector!r}, "
+                f"got {got}"
             )
     else:
         check_floating(source=source)

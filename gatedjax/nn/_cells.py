@@ -1,7 +1,7 @@
 """Recurrent cells in the form of Flax, with the parameters of the recurrent layers."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import flax.linen as nn
@@ -13,18 +13,22 @@ from gatedjax import functional as F
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.types import Tree
 from gatedjax._utils.weight_names import PARAMETERS
-from gatedjax.functional._checks import check_floating, wide_dtype
-from gatedjax.functional._rau_step import initial_state
-from gatedjax.functional._recurrence import check_width
+from gatedjax.functional._checks import check_floating, wide_dtype, width_error
+from gatedjax.functional._directions import Unit
+from gatedjax.functional._gru import gru_unit
+from gatedjax.functional._lstm import LSTM_UNIT
+from gatedjax.functional._rau import initial_state, kinds_of, num_blocks, rau_unit, shapes_of
 from gatedjax.functional._types import Carry, Dtype
 from gatedjax.nn._initializers import GLOROT, ORTHOGONAL, ZEROS, per_gate
 from gatedjax.nn._types import Initializer
 
+Layout = tuple[Any, tuple[float, ...], dict[str, tuple[int, ...]]]
+
 
 class Cell(nn.RNNCellBase):
-    """The base class of `LSTMCell`, `GRUCell` and `RAUCell`. A subclass defines `_kind` (the class
-    of the weights), `_gate_biases` (added to the initial biases, a number for each gate), `_shapes`
-    (of weights beyond kernels and bias), and the functions `_unroll` and `_step`.
+    """The base class of `LSTMCell`, `GRUCell` and `RAUCell`. A subclass defines `_layout` (the
+    class of the weights, numbers added to the initial biases of the gates, and the shapes of
+    weights beyond kernels and bias), the `_unit` of `functional` for weights, and `_step`.
     """
 
     features: int
@@ -34,17 +38,11 @@ class Cell(nn.RNNCellBase):
     dtype: Dtype | None = None
     param_dtype: Dtype = jnp.float32
 
-    def _kind(self) -> Callable[..., Tree]:
-        raise NotImplementedError
-
-    def _gate_biases(self) -> tuple[float, ...]:
-        raise NotImplementedError
-
-    def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
+    def _layout(self, width: int) -> Layout:
         raise NotImplementedError
 
     @nn.nowrap
-    def _unroll(self) -> Callable[..., Tree]:
+    def _unit(self, weights: Tree) -> Unit:
         raise NotImplementedError
 
     def _step(self) -> Callable[..., Tree]:
@@ -106,41 +104,43 @@ class Cell(nn.RNNCellBase):
             reset_after=False.
         """
         check_fields(self, attn_hidden=0)
-        # The check comes first, because the message of Flax would blame the parameter.
-        if self.has_variable("params", "kernel"):
-            kernel = nn.meta.unbox(self.get_variable("params", "kernel"))
-            source = "params" + "".join(f"[{part!r}]" for part in (*self.path, "kernel"))
-            check_width(kernel.shape[0], source, **{argument: inputs})
         width = inputs.shape[-1]
-        shapes = self._shapes(width)
-        self._check_all_used({"input", "recurrent", "bias", *shapes})
-        biases, hidden = self._gate_biases(), self.features
-        blocks, columns = (0.0,) * len(biases), len(biases) * hidden
-
-        def param(field: str, init: Initializer, shape: tuple[int, ...]) -> Array:
+        kind, biases, shapes = self._layout(width)
+        columns = len(biases) * self.features
+        shapes = {
+            "input": (width, columns),
+            "recurrent": (self.features, columns),
+            "bias": (columns,),
+        } | shapes
+        self._check_params(shapes, inputs, argument)
+        starts = {
+            "input": per_gate(self.kernel_init, (0.0,) * len(biases)),
+            "recurrent": per_gate(self.recurrent_kernel_init, (0.0,) * len(biases)),
+            "bias": per_gate(self.bias_init, biases),
+        }
+        fields = {}
+        for field, shape in shapes.items():
             name = PARAMETERS[field]
+            # Of the other parameters only biases have a single axis.
+            other = self.bias_init if len(shape) == 1 else self.kernel_init
+            init = starts.get(field, other)
             is_new = self.is_mutable_collection("params") and not self.has_variable("params", name)
             # A layer draws the parameters of all its cells from a common sequence of keys.
             if make_key is not None and is_new:
-                key = make_key()
-                return self.param(name, lambda _: init(key, shape, self.param_dtype))
-            return self.param(name, init, shape, self.param_dtype)
+                value = init(make_key(), shape, self.param_dtype)
+                fields[field] = self.param(name, lambda _, value=value: value)
+            else:
+                fields[field] = self.param(name, init, shape, self.param_dtype)
+        return kind(**fields)
 
-        fields = {
-            "input": param("input", per_gate(self.kernel_init, blocks), (width, columns)),
-            "recurrent": param(
-                "recurrent", per_gate(self.recurrent_kernel_init, blocks), (hidden, columns)
-            ),
-            "bias": param("bias", per_gate(self.bias_init, biases), (columns,)),
-        }
-        for field, shape in shapes.items():
-            # Only biases have a single axis.
-            init = self.bias_init if len(shape) == 1 else self.kernel_init
-            fields[field] = param(field, init, shape)
-        return self._kind()(**fields)
-
-    def _check_all_used(self, fields: set[str]) -> None:
-        """Raises ValueError if there are parameters that are not in `fields`."""
+    def _check_params(self, fields: Collection[str], inputs: Array, argument: str) -> None:
+        """Raises ValueError if the parameters are for other inputs or for other options."""
+        source = "params" + "".join(f"[{part!r}]" for part in self.path)
+        # The check comes first, because the message of Flax would blame the parameter.
+        if self.has_variable("params", "kernel"):
+            kernel = nn.meta.unbox(self.get_variable("params", "kernel"))
+            if kernel.shape[0] != inputs.shape[-1]:
+                raise width_error(argument, inputs, kernel.shape[0], f"{source}['kernel']")
         # Flax ignores other parameters: weights of PyTorch's GRU, with two biases, would compute
         # another function with reset_after=False.
         unused = [
@@ -149,7 +149,6 @@ class Cell(nn.RNNCellBase):
             if field not in fields and self.has_variable("params", name)
         ]
         if unused:
-            source = "params" + "".join(f"[{part!r}]" for part in self.path)
             hint = ""
             if unused == ["recurrent_bias"]:
                 option = "recurrent_bias" if getattr(self, "reset_after", False) else "reset_after"
@@ -160,7 +159,10 @@ class Cell(nn.RNNCellBase):
             )
 
     def __call__(
-        self, carry: Carry, inputs: Float[Array, "*B D"]
+        self,
+        carry: Carry,
+        inputs: Float[Array, "*B D"],
+        recurrent_dropout_mask: Float[Array, "*B H"] | None = None,
     ) -> tuple[Any, Float[Array, "*B H"]]:
         """Computes a step.
 
@@ -168,6 +170,8 @@ class Cell(nn.RNNCellBase):
           carry: the carry after the step before, with arrays [..., H] such as h of a GRU, or an
             `LSTMState`; `initialize_carry` returns the first.
           inputs: a vector of width D for each row of the batch.
+          recurrent_dropout_mask: multiplies the hidden state that enters the recurrent products, 0
+            or 1 / keep; None means all ones.
 
         Returns:
           (carry, output): the next carry, in the form and the dtypes of the given carry, and the
@@ -183,8 +187,12 @@ class Cell(nn.RNNCellBase):
             return x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
 
         old = jax.tree.map(jnp.asarray, carry)
+        dropout = jax.tree.map(to_rows, recurrent_dropout_mask)
         new, output = self._step()(
-            self.weights(inputs), jax.tree.map(to_rows, old), to_rows(inputs)
+            self.weights(inputs),
+            jax.tree.map(to_rows, old),
+            to_rows(inputs),
+            recurrent_dropout_mask=dropout,
         )
         # A scan needs a carry of constant dtypes.
         new = jax.tree.map(lambda n, o: n.astype(o.dtype).reshape(o.shape), new, old)
@@ -213,22 +221,16 @@ class LSTMCell(Cell):
 
     forget_bias: float = 1.0
 
-    def _kind(self) -> Callable[..., Tree]:
-        return F.LSTMWeights
-
-    def _gate_biases(self) -> tuple[float, ...]:
-        return 0.0, self.forget_bias, 0.0, 0.0  # the gates i, f, g, o
-
-    def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
-        return {}
+    def _layout(self, width: int) -> Layout:
+        return F.LSTMWeights, (0.0, self.forget_bias, 0.0, 0.0), {}  # the gates i, f, g, o
 
     @nn.nowrap
     def _zeros(self, rows: int, dtype: Dtype = jnp.float32) -> Tree:
         return F.LSTMState(super()._zeros(rows, dtype), super()._zeros(rows, dtype))
 
     @nn.nowrap
-    def _unroll(self) -> Callable[..., Tree]:
-        return F.lstm
+    def _unit(self, weights: Tree) -> Unit:
+        return LSTM_UNIT
 
     def _step(self) -> Callable[..., Tree]:
         return F.lstm_step
@@ -246,17 +248,8 @@ class GRUCell(Cell):
         (1, 4, 5)
 
     Attributes:
-      features: hidden width H.
-      kernel_init, recurrent_kernel_init, bias_init: initialisers of the input kernel, of the
-        recurrent kernel and of the bias, applied to the block of each gate separately.
-      dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
-      reset_after: True applies the reset gate after the recurrent product, which adds a recurrent
-        bias to the candidate.
-      recurrent_bias: False leaves that bias out.
-      gradient_clip: bound of the gradients inside a step, see `functional.gru_step`; None does not
-        clip.
-      gate_bias: number that is added to the initial bias of the reset gate and subtracted from that
-        of the update gate.
+      features, kernel_init, recurrent_kernel_init, bias_init, dtype, param_dtype: as in `LSTMCell`.
+      reset_after, recurrent_bias, gradient_clip, gate_bias: as in `GRU`.
     """
 
     reset_after: bool = False
@@ -264,20 +257,16 @@ class GRUCell(Cell):
     gradient_clip: float | None = None
     gate_bias: float = 0.0
 
-    def _kind(self) -> Callable[..., Tree]:
-        return F.GRUWeights
-
-    def _gate_biases(self) -> tuple[float, ...]:
-        return self.gate_bias, -self.gate_bias, 0.0  # r, z and the candidate
-
-    def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
+    def _layout(self, width: int) -> Layout:
         # Without reset_after the two biases of the candidate would only be added.
         has_second = self.reset_after and self.recurrent_bias
-        return {"recurrent_bias": (self.features,)} if has_second else {}
+        shapes: dict[str, tuple[int, ...]] = {"recurrent_bias": (self.features,)}
+        shapes = shapes if has_second else {}
+        return F.GRUWeights, (self.gate_bias, -self.gate_bias, 0.0), shapes  # r, z, candidate
 
     @nn.nowrap
-    def _unroll(self) -> Callable[..., Tree]:
-        return functools.partial(F.gru, **self._options())
+    def _unit(self, weights: Tree) -> Unit:
+        return gru_unit(weights, **self._options())
 
     def _step(self) -> Callable[..., Tree]:
         return functools.partial(F.gru_step, **self._options())
@@ -302,19 +291,9 @@ class RAUCell(Cell):
         (2, 5)
 
     Attributes:
-      features: hidden width H.
-      kernel_init, recurrent_kernel_init, bias_init: initialisers of the input kernel and of the
-        kernels of the attention, of the recurrent kernel, and of the biases; those of the gates are
-        applied to the block of each gate separately.
-      dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
-      attention: the form of the attention: "feature_proj", "sigmoid", "concat", "matrix",
-        "time_causal" or "additive_relu" (see `functional.rau_step`).
-      attn_hidden: width of a tanh layer before the attention logits; 0 omits the layer, except for
-        "time_causal", which needs it and takes H. Must be 0 for "concat" and "matrix".
-      rescale: True scales the attention weights to mean 1.
-      reset_after: True applies the reset gate after the recurrent product.
-      gate_bias: number that is added to the initial bias of the reset gate and subtracted from that
-        of the update gate.
+      features, recurrent_kernel_init, bias_init, dtype, param_dtype: as in `LSTMCell`.
+      kernel_init: initialiser of the input kernel and of the kernels of the attention.
+      attention, attn_hidden, rescale, reset_after, gate_bias: as in `RAU`.
     """
 
     attention: F.RAUAttention = "feature_proj"
@@ -323,45 +302,28 @@ class RAUCell(Cell):
     reset_after: bool = False
     gate_bias: float = 0.0
 
-    def _kind(self) -> Any:
-        hidden = self.attn_hidden or self.attention == "time_causal"
-        kinds = {"concat": F.RAUConcatWeights, "matrix": F.RAUMatrixWeights}
-        return kinds.get(self.attention, F.RAUHiddenWeights if hidden else F.RAUWeights)
-
-    def _gate_biases(self) -> tuple[float, ...]:
-        # The form of the attention decides the fields: feature forms without a hidden layer have
-        # their attention as a block of the kernels, all other forms have separate kernels.
-        blocks = {F.RAUWeights: 5, F.RAUHiddenWeights: 4}.get(self._kind(), 3)
-        # Blocks r and z come first in all kinds of weights; the update gate gets the negative bias,
-        # which keeps more of the old state.
-        return (self.gate_bias, -self.gate_bias, *[0.0] * (blocks - 2))
-
-    def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
-        """Returns {field: shape} of the attention's weights and of the recurrent bias."""
-        h, joined = self.features, width + self.features
-        if self.attn_hidden and self.attention in ("concat", "matrix"):
+    def _layout(self, width: int) -> Layout:
+        h, is_timed = self.features, self.attention == "time_causal"
+        kinds = kinds_of(self.attention)
+        kind: Any = kinds[-1] if self.attn_hidden else kinds[0]
+        if self.attn_hidden and kind is not F.RAUHiddenWeights:
             raise ValueError(
                 f"attn_hidden must be 0 for attention={self.attention!r}, got {self.attn_hidden}"
             )
-        kind, is_timed = self._kind(), self.attention == "time_causal"
-        inner = self.attn_hidden or (h if is_timed else 0)
-        shapes: dict[str, tuple[int, ...]] = {}
-        # "time_causal" compares steps and not features, so that a step has a single logit.
-        if inner:
-            scores = 1 if is_timed else h
-            shapes = {"hidden": (joined, inner), "hidden_bias": (inner,), "score": (inner, scores)}
-            shapes |= {} if is_timed else {"score_bias": (scores,)}
-        elif kind is not F.RAUWeights:
-            shapes = {"score": (joined, joined), "score_bias": (joined,)}
-            if kind is F.RAUConcatWeights:
-                shapes |= {"value": (joined, h), "value_bias": (h,)}
-            else:
-                shapes |= {"affinity": (h, joined)}
-        return shapes | ({"recurrent_bias": (h,)} if self.reset_after else {})
+        # "time_causal" compares steps and not features, so that a step has a single logit, in which
+        # a bias would cancel.
+        shapes = shapes_of(kind, width, h, self.attn_hidden or h, 1 if is_timed else h)
+        if is_timed:
+            del shapes["score_bias"]
+        shapes |= {"recurrent_bias": (h,)} if self.reset_after else {}
+        # Blocks r and z come first in all kinds of weights; the update gate gets the negative bias,
+        # which keeps more of the old state.
+        rest = [0.0] * (num_blocks(kind) - 2)
+        return kind, (self.gate_bias, -self.gate_bias, *rest), shapes
 
     @nn.nowrap
     def _zeros(self, rows: int, dtype: Dtype = jnp.float32) -> Tree:
-        return initial_state(self.attention, rows, self.features, dtype)
+        return initial_state(self.attention, super()._zeros(rows, dtype))
 
     @nn.nowrap
     def _options(self) -> dict[str, Tree]:
@@ -372,8 +334,8 @@ class RAUCell(Cell):
         }
 
     @nn.nowrap
-    def _unroll(self) -> Callable[..., Tree]:
-        return functools.partial(F.rau, **self._options())
+    def _unit(self, weights: Tree) -> Unit:
+        return rau_unit(weights, **self._options())
 
     def _step(self) -> Callable[..., Tree]:
         return functools.partial(F.rau_step, **self._options())

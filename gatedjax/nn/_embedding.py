@@ -7,7 +7,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from gatedjax._utils.field_checks import check_fields
-from gatedjax.functional._checks import check_integers, wide_integers
+from gatedjax.functional._checks import integers_of
 from gatedjax.functional._devices import take_rows
 from gatedjax.functional._types import Carry, Dtype
 from gatedjax.nn._initializers import symmetric_uniform
@@ -59,19 +59,14 @@ class WordEmbedding(nn.Module):
           ValueError: if `initial` has another shape than the table.
         """
         check_fields(self)
-        check_integers(tokens=tokens)
-        # The size of the vocabulary, which replaces negative ids below, need not fit in int8.
-        tokens = wide_integers(tokens)
+        tokens = integers_of("tokens", tokens)
         shape = (self.num_embeddings, self.features)
         if self.initial is not None and (got := np.shape(self.initial)) != shape:
             raise ValueError(f"initial must have shape {shape}, got {got}")
-
-        def start(key: Array) -> Array:
-            if self.initial is not None:
-                return jnp.asarray(self.initial, self.param_dtype)
-            return self.embedding_init(key, shape, self.param_dtype)
-
-        table = self.param("embedding", start)
+        start = self.embedding_init
+        if self.initial is not None:
+            start = lambda _, __, dtype: jnp.asarray(self.initial, dtype)  # noqa: E731
+        table = self.param("embedding", start, shape, self.param_dtype)
         # A negative id must not find a word, but JAX counts negative indices from the end.
         places = jnp.where(tokens < 0, self.num_embeddings, tokens)
         if self.frozen:

@@ -7,8 +7,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from gatedjax.functional._blocks import block_positions, join_queries, split_queries
-
 
 def in_blocks(
     attend: Callable[..., tuple[Array, dict[str, Array]]],
@@ -32,7 +30,30 @@ def in_blocks(
     # A mask of pairs may have an axis of size 1 for the queries, which cannot be split into blocks.
     if pairs is not None:
         all_pairs = jnp.broadcast_to(pairs, (*pairs.shape[:2], size, pairs.shape[3]))
-        pairs = split_queries(all_pairs, block)
-    of_queries = {name: split_queries(heads[name], block) for name in queries}
-    mixed, record = jax.lax.map(attend_block, (of_queries, block_positions(size, block), pairs))
-    return join_queries(mixed, size), {k: join_queries(v, size) for k, v in record.items()}
+        pairs = _split(all_pairs, block)
+    of_queries = {name: _split(heads[name], block) for name in queries}
+    mixed, record = jax.lax.map(attend_block, (of_queries, _positions(size, block), pairs))
+    return _join(mixed, size), {k: _join(v, size) for k, v in record.items()}
+
+
+def _split(array: Array, block: int) -> Array:
+    """Splits [B, M, N, ...] into blocks [blocks, B, M, block, ...], the last filled up with 0."""
+    size, (rows, heads) = array.shape[2], array.shape[:2]
+    blocks = -(-size // block)
+    spare = [(0, 0)] * array.ndim
+    spare[2] = (0, blocks * block - size)
+    parts = jnp.pad(array, spare).reshape(rows, heads, blocks, block, *array.shape[3:])
+    return jnp.moveaxis(parts, 2, 0)
+
+
+def _join(array: Array, size: int) -> Array:
+    """Joins blocks [blocks, B, M, block, ...] to [B, M, size, ...], without the fill."""
+    joined = jnp.moveaxis(array, 0, 2)
+    rows, heads, blocks, block = joined.shape[:4]
+    return joined.reshape(rows, heads, blocks * block, *joined.shape[4:])[:, :, :size]
+
+
+def _positions(size: int, block: int) -> Array:
+    """Returns the positions of the queries in each block, counted from 0: int [blocks, block]."""
+    blocks = -(-size // block)
+    return jnp.arange(blocks * block).reshape(blocks, block)

@@ -74,6 +74,7 @@ def per_layer(
 def symmetric_uniform(scale: float) -> Initializer:
     """Returns a function (key, shape, dtype) -> array that draws from uniform(-scale, scale)."""
 
+    @functools.partial(jax.jit, static_argnums=(1, 2), inline=True)
     def uniform(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
         return jax.random.uniform(key, shape, dtype, -scale, scale)
 

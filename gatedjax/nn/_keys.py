@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key
 
-from gatedjax import functional as F
-from gatedjax.functional._checks import check_shape
+from gatedjax.functional._checks import check_dtype, check_shape
+from gatedjax.functional._random import fold_in_each
 
 
 def example_keys(
@@ -28,9 +28,12 @@ def example_keys(
     Returns:
       A PRNG key for each row.
     """
-    check_shape((rows,), example_id=example_id)
-    ids = jnp.arange(rows) if example_id is None else example_id
-    return F.example_keys(module.make_rng(stream), ids)
+    if example_id is None:
+        example_id = jnp.arange(rows)
+    else:
+        check_dtype(jnp.integer, "integers", {"example_id": example_id})
+        check_shape((rows,), example_id=example_id)
+    return fold_in_each(module.make_rng(stream), example_id)
 
 
 def warn_unused(module: nn.Module, *streams: str) -> None:

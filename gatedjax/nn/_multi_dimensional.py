@@ -5,10 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from gatedjax.functional._multi_dimensional import (
-    multi_dimensional_scores,
-    multi_dimensional_values,
-)
+from gatedjax.functional._checks import wide_dtype
 from gatedjax.functional._pairs import both_allow
 from gatedjax.nn._selective import SelectiveSelfAttention
 
@@ -41,7 +38,9 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
         query, key, value = (heads[name][:, 0] for name in ("query", "key", "value"))
         # The scores are [B, D, Q, N]: the features take the place of the heads, because each
         # feature has a softmax.
-        scores = multi_dimensional_scores(query, key, self.score_scale)
+        summed = query[..., :, None, :] + key[..., None, :, :]
+        scores = jnp.tanh(summed.astype(wide_dtype(summed)) / self.score_scale)
+        scores = jnp.moveaxis(self.score_scale * scores, -1, -3)
         size = key.shape[1]
         allowed = (jnp.ones((1, size), bool) if mask is None else mask)[:, None, None]
         return scores, allowed, value if mask is None else jnp.where(mask[..., None], value, 0)
@@ -53,7 +52,9 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
         return both_allow(pairs, (positions[:, None] != jnp.arange(size)[None])[None, None])
 
     def _mix_values(self, weights: Array, value: Array) -> Array:
-        return multi_dimensional_values(weights, value)[:, None]
+        wide = value.astype(wide_dtype(value))
+        mixed = jnp.einsum("...dqn,...nd->...qd", weights, wide)
+        return mixed.astype(value.dtype)[:, None]
 
     def _recorded_weights(self, weights: Array) -> Array:
         # The weights have an axis of features in the place of heads: the record has their mean.

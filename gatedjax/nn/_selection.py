@@ -11,21 +11,13 @@ from jaxtyping import Array, Bool, Float, Int
 from gatedjax import functional as F
 from gatedjax.functional._export import exportable
 from gatedjax.gates import Estimator, MeanField, Pathwise, STGumbel
-from gatedjax.gates._named import KINDS, EstimatorName, create_estimator
+from gatedjax.gates._named import KINDS, NOT_OF_PAIRS, EstimatorName, create_estimator
 from gatedjax.gates._score import MultiPass
 from gatedjax.gates._train import Gates, draw
 
 Selector = EstimatorName | Literal["none", "threshold"] | Pathwise
 """The name of an estimator of `gates`, a `gates.Pathwise` object, "threshold" for a selector that
 is not trained, or "none"."""
-
-NOT_OF_PAIRS = {
-    "local_expectation": "it runs the network once for every pair of tokens",
-    "enumerate": "it runs the network for every subset of the pairs of tokens",
-    "rebar": "it draws noise anew, given the gates, behind every layer",
-}
-"""The estimators that cannot train selections of pairs, with the reason. All other names in the
-table `gates._named.KINDS` can, and all `gates.Pathwise` objects."""
 
 
 @exportable
@@ -99,7 +91,7 @@ def check_trains_pairs(name: EstimatorName, layers: tuple[int, ...]) -> None:
             f"estimator must be able to train selections, got {name!r}: {NOT_OF_PAIRS[name]}; "
             "'leave_one_out' is unbiased too"
         )
-    if name in ("arm", "disarm") and len(layers) > 1:
+    if getattr(KINDS[name], "mirrored", False) and len(layers) > 1:
         raise ValueError(
             f"select_layers must be a single layer for estimator={name!r}, got {layers}: a later "
             "layer depends on the selections before it, so two passes under opposite noise are no "

@@ -12,16 +12,22 @@ from jaxtyping import Array, Bool, Float, Int, UInt
 from gatedjax import functional as F
 from gatedjax._utils.types import Keywords, Tree
 from gatedjax.functional._checks import check_positive, check_that
+from gatedjax.functional._dot_product import pair_products, weighted_values
 from gatedjax.functional._pairs import both_allow, causal_pairs, check_key_mask, pair_mask_of
-from gatedjax.functional._selective import Empty, attention_scores, weighted_values
+from gatedjax.functional._selective import Empty, attention_scores
 from gatedjax.functional._types import Dtype
 from gatedjax.gates import Estimator
 from gatedjax.gates._train import Gates
-from gatedjax.nn._attention_inputs import check_attention, heads_of, zero_padding
+from gatedjax.nn._attention_inputs import (
+    Relative,
+    check_attention,
+    heads_of,
+    local_start,
+    zero_padding,
+)
 from gatedjax.nn._in_blocks import in_blocks
 from gatedjax.nn._initializers import ZEROS
 from gatedjax.nn._keys import example_keys, warn_unused
-from gatedjax.nn._relative import Relative, local_start
 from gatedjax.nn._selection import (
     Selector,
     draw_selection,
@@ -66,12 +72,12 @@ class SelectiveSelfAttention(nn.Module):
       features: D, the width of the projections and of the output; None means the width of the
         inputs.
       selector: the estimator of `gatedjax.gates` that draws A in training. Trained by the gradient
-        are "st_gumbel", "soft_gumbel", "mean_field", "straight_through", "reinmax",
-        "hard_concrete", "hard_kuma" and any `gates.Pathwise` object. "reinforce" draws hard gates
-        without a gradient (train with `Selection.log_prob`), and so do "leave_one_out", "arm" and
-        "disarm" (train with `Selection.score`, from several passes). In evaluation A = [s > 0] for
-        all of them. "threshold" has A = [s > 0] in training too, without noise and without a
-        gradient of s, for a selector that is not trained. "none" has no selector.
+        are the names of estimators along the path, such as "st_gumbel" and "mean_field", and any
+        `gates.Pathwise` object. "reinforce" draws hard gates without a gradient (train with
+        `Selection.log_prob`), and so do "leave_one_out", "arm" and "disarm" (train with
+        `Selection.score`, from several passes). In evaluation A = [s > 0] for all of them.
+        "threshold" has A = [s > 0] in training too, without noise and without a gradient of s, for
+        a selector that is not trained. "none" has no selector.
       share_heads: True if all heads share a single selection.
       causal: True if no query sees the keys of later positions; needed by `decode`.
       empty: the rule for a query that selects no key: it attends to no key ("zero"), to the key at
@@ -242,11 +248,11 @@ class SelectiveSelfAttention(nn.Module):
         message = "cache must have as many rows as inputs"
         check_that(cache.mask.shape[0] == inputs.shape[0], message, cache.mask, inputs)
         if (cache.selector_key is None) != (self.selector == "none"):
-            wanted = "None" if self.selector == "none" else "an array"
+            requirement = "None" if self.selector == "none" else "an array"
             got = "None" if cache.selector_key is None else "an array"
             raise ValueError(
-                f"cache.selector_key must be {wanted} for selector={self.selector!r}, got {got}: "
-                "create the cache by initial_cache of this module"
+                f"cache.selector_key must be {requirement} for selector={self.selector!r}, "
+                f"got {got}: create the cache by initial_cache of this module"
             )
         clean = zero_padding(self.dtype, inputs, mask)
         heads = self._heads(clean, features, "query")
@@ -411,12 +417,7 @@ class SelectiveSelfAttention(nn.Module):
             weights, record = F.masked_softmax(scores, allowed), {}
         else:
             # The logits s are not divided by sqrt(H), as in the paper and the authors' code.
-            logits = jnp.einsum(
-                "bmqd,bmkd->bmqk",
-                heads["selector_query"],
-                heads["selector_key"],
-                preferred_element_type=scores.dtype,
-            )
+            logits = pair_products(heads["selector_query"], heads["selector_key"])
             gates = Gates(F.threshold_gates(logits), hard=True)
             if estimator is not None:
                 gates = draw_selection(estimator, logits, positions, keys)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
 from gatedjax._utils.field_checks import check_fields
-from gatedjax.functional._checks import check_choice, check_floating, wide_dtype
+from gatedjax.functional._checks import check_floating, wide_dtype
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._initializers import ZEROS, per_layer
 from gatedjax.nn._types import Initializer
@@ -94,7 +94,6 @@ class AttentionGatedTransform(nn.Module):
         last = top if self.ablate_above is None else self.ablate_above
         if not 0 <= last <= top:
             raise ValueError(f"ablate_above must be in [0, {top}], got {last}")
-        check_choice(("highway", "reuse_last_s", "zero"), ablate_mode=self.ablate_mode)
         check_floating(words=words, **({} if keys is None else {"keys": keys}))
         words, keys = nn.dtypes.promote_dtype(words, keys, dtype=self.dtype)
         kernels, vectors = self._attentions(last + 1, (words if keys is None else keys).shape[-1])

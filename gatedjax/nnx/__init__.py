@@ -2,7 +2,9 @@
 
 Each module has the name, the options and the equation of a module of `gatedjax.nn`, and its
 parameters have the same paths: the state of `nnx.LSTM` is the "params" of `nn.LSTM`. The widths of
-the inputs and `rngs` are arguments of the constructor, so that no example inputs are needed.
+the inputs and `rngs` are arguments of the constructor, so that no example inputs are needed. `help`
+shows all options of a module, and the first of `AttentionPool`, `TokenScore` and `GatePredictor` is
+the first in `gatedjax.nn`, too.
 `train()` and `eval()` switch dropout and drawn gates on and off; as in `flax.nnx`, a new module is
 in training mode. A module draws from a stream of its own, which starts from `rngs`.
 
@@ -25,3 +27,4 @@ from gatedjax.nnx._recurrent import RAU as RAU
 from gatedjax.nnx._recurrent import GRUCell as GRUCell
 from gatedjax.nnx._recurrent import LSTMCell as LSTMCell
 from gatedjax.nnx._recurrent import RAUCell as RAUCell
+from gatedjax.nnx._recurrent import Recurrent as Recurrent

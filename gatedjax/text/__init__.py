@@ -1,10 +1,10 @@
 """Models for your texts: train, predict, evaluate, explain.
 
-`gatedjax train reviews.csv --out model` and `TextClassifier` run the same code: `_read` reads files
-and values in memory, `_corpus` replaces words by numbers, `_options` has the options of the command
-and of the classes, `_buckets` chooses the shapes of batches, `_training` trains, and `_model`
-predicts, saves and loads. `_lexicon` and `_lexicon_training` do the same for the default model,
-`gatedjax.lexicon`, without JAX.
+`gatedjax train reviews.csv --out model` and `TextClassifier` run the same code. A text passes
+the packages in this order: `sources` reads rows of files and values, `corpus` splits texts into
+tokens and into parts for training and validation, `fit` trains one of the `models`, `targets`
+decides and measures predictions, and `answers` predicts, explains and evaluates. `estimators` are
+the classes with the interface of scikit-learn.
 Names load on first use, so that commands which need only a few of them start quickly.
 """
 
@@ -12,71 +12,45 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gatedjax.text._classifier import PairClassifier as PairClassifier
-    from gatedjax.text._classifier import TextClassifier as TextClassifier
-    from gatedjax.text._prediction import LabelsPrediction as LabelsPrediction
-    from gatedjax.text._prediction import Prediction as Prediction
-    from gatedjax.text._prediction import ValuePrediction as ValuePrediction
-    from gatedjax.text._read import Columns as Columns
-    from gatedjax.text._show import Change as Change
-    from gatedjax.text._show import Explanation as Explanation
-    from gatedjax.text._show import Reasons as Reasons
-    from gatedjax.text._states import EncodedText as EncodedText
-    from gatedjax.text._states import States as States
-    from gatedjax.text._states import read_states as read_states
-    from gatedjax.text._states import save_states as save_states
-    from gatedjax.text._tagger import Tagger as Tagger
-    from gatedjax.text._tagging import Tagging as Tagging
-    from gatedjax.text._target_estimators import (
+    from gatedjax.text.answers._explanation import Change as Change
+    from gatedjax.text.answers._explanation import Explanation as Explanation
+    from gatedjax.text.answers._explanation import RankedPart as RankedPart
+    from gatedjax.text.answers._explanation import Reasons as Reasons
+    from gatedjax.text.answers._prediction import LabelsPrediction as LabelsPrediction
+    from gatedjax.text.answers._prediction import Prediction as Prediction
+    from gatedjax.text.answers._prediction import ValuePrediction as ValuePrediction
+    from gatedjax.text.answers._words import WordWeight as WordWeight
+    from gatedjax.text.estimators._classifier import PairClassifier as PairClassifier
+    from gatedjax.text.estimators._classifier import TextClassifier as TextClassifier
+    from gatedjax.text.estimators._tagger import Tagger as Tagger
+    from gatedjax.text.estimators._targets import (
         MultiLabelTextClassifier as MultiLabelTextClassifier,
     )
-    from gatedjax.text._target_estimators import OrdinalTextClassifier as OrdinalTextClassifier
-    from gatedjax.text._target_estimators import TextRegressor as TextRegressor
-    from gatedjax.text._target_show import TargetExplanation as TargetExplanation
+    from gatedjax.text.estimators._targets import OrdinalTextClassifier as OrdinalTextClassifier
+    from gatedjax.text.estimators._targets import TextRegressor as TextRegressor
+    from gatedjax.text.models._tagging import Tagging as Tagging
+    from gatedjax.text.sources._table import Columns as Columns
 
 _MODULES = {
-    "Change": "_show",
-    "Columns": "_read",
-    "EncodedText": "_states",
-    "Explanation": "_show",
-    "LabelsPrediction": "_prediction",
-    "MultiLabelTextClassifier": "_target_estimators",
-    "OrdinalTextClassifier": "_target_estimators",
-    "PairClassifier": "_classifier",
-    "Prediction": "_prediction",
-    "Reasons": "_show",
-    "States": "_states",
-    "Tagger": "_tagger",
-    "Tagging": "_tagging",
-    "TargetExplanation": "_target_show",
-    "TextClassifier": "_classifier",
-    "TextRegressor": "_target_estimators",
-    "ValuePrediction": "_prediction",
-    "read_states": "_states",
-    "save_states": "_states",
+    "Change": "answers._explanation",
+    "Columns": "sources._table",
+    "Explanation": "answers._explanation",
+    "LabelsPrediction": "answers._prediction",
+    "MultiLabelTextClassifier": "estimators._targets",
+    "OrdinalTextClassifier": "estimators._targets",
+    "PairClassifier": "estimators._classifier",
+    "Prediction": "answers._prediction",
+    "RankedPart": "answers._explanation",
+    "Reasons": "answers._explanation",
+    "Tagger": "estimators._tagger",
+    "Tagging": "models._tagging",
+    "TextClassifier": "estimators._classifier",
+    "TextRegressor": "estimators._targets",
+    "ValuePrediction": "answers._prediction",
+    "WordWeight": "answers._words",
 }
 
-__all__ = [
-    "Change",
-    "Columns",
-    "EncodedText",
-    "Explanation",
-    "LabelsPrediction",
-    "MultiLabelTextClassifier",
-    "OrdinalTextClassifier",
-    "PairClassifier",
-    "Prediction",
-    "Reasons",
-    "States",
-    "Tagger",
-    "Tagging",
-    "TargetExplanation",
-    "TextClassifier",
-    "TextRegressor",
-    "ValuePrediction",
-    "read_states",
-    "save_states",
-]
+__all__ = [*_MODULES]
 
 
 def __getattr__(name: str) -> Any:

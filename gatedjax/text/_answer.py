@@ -10,19 +10,17 @@ import tyro
 from rich.console import Console
 
 from gatedjax._utils.cli import parse, refusals
-from gatedjax._utils.limits import MOST_TEXT_BYTES, check_most, read_limited
+from gatedjax._utils.limits import MOST_TEXT_BYTES, check_most, decode_text, read_limited
 from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import new_console
-from gatedjax._utils.utf8 import decode_text
 from gatedjax._utils.write import check_place
 from gatedjax.data.text._tokenize import treebank_tokens
-from gatedjax.text._reader import Reader, question
-from gatedjax.text._reader_figure import draw
+from gatedjax.text.answers._reader_figure import draw
+from gatedjax.text.models._reader import Reader, question
 
-AROUND = 6
-"""Number of context words that are printed on each side of a place."""
-OPTIONS = {"random_embeddings makes": "without --embeddings there are"}
-"""Words of the library's messages, and the words for them on this command line."""
+_AROUND = 6  # words that are printed on each side of a place
+# Words of the library's messages, and the words for them on this command line.
+_OPTIONS = {"random_embeddings makes": "without --vectors there are"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,7 +40,7 @@ class AnswerOptions:
     candidates: tuple[str, ...]
     """Possible answers. A candidate of several words stands in quotes, and counts only where all of
     them follow each other: for each mention of a surname give the surname alone."""
-    embeddings: Unset[Path] = None
+    vectors: Unset[Path] = None
     """GloVe file with vectors for words that training has not seen (default: random vectors)."""
     tokenized: bool = False
     """Document, question and candidates are already tokens with spaces between them."""
@@ -57,7 +55,7 @@ def run(
 ) -> int:
     """Runs the command with options of the class `kind`; a subclass may rename the folder."""
     options = parse(kind, args, prog)
-    with refusals(OPTIONS):
+    with refusals(_OPTIONS, kind):
         answer(options, open_reader, new_console())
     return 0
 
@@ -75,14 +73,13 @@ def answer(options: AnswerOptions, open_reader: Callable[[Path], Reader], consol
     # The words are added before the question is encoded, because a word that training has not seen
     # has no vector yet.
     reader = open_reader(options.folder)
-    reader = reader.with_words([*words, *source[0]["query"]], options.embeddings)
+    reader = reader.with_words([*words, *source[0]["query"]], options.vectors)
     (reading,) = reader.answer_questions(source, whole_candidates=True)
     # The probability of a candidate is the attention to its places, so there is nothing to compare.
     if not reading.places:
         raise ValueError(
             "candidates must occur in the document as a whole and letter by letter, got "
-            f"{', '.join(map(repr, reading.candidates))}, which do not: spell them as the document "
-            "does"
+            f"{', '.join(map(repr, reading.candidates))}: spell them as the document does"
         )
     counts = reading.counts
     # Candidates of equal probability stay in the order of the command line.
@@ -94,7 +91,7 @@ def answer(options: AnswerOptions, open_reader: Callable[[Path], Reader], consol
     console.print("\nWhere it looked (share of the last hop's attention to candidates, place):")
     for place in sorted(reading.places, key=lambda p: -p.weight)[: options.top]:
         at = place.position
-        before, after = words[max(0, at - AROUND) : at], words[at + 1 : at + AROUND + 1]
+        before, after = words[max(0, at - _AROUND) : at], words[at + 1 : at + _AROUND + 1]
         around = f"{' '.join(before)} [{words[at]}] {' '.join(after)}"
         console.print(f"  {place.weight:.3f}  {at + 1:>4}  {around}", highlight=False)
         for number, hop in enumerate(place.hops, 1):
@@ -116,8 +113,7 @@ def _tokens(options: AnswerOptions) -> tuple[str, str, list[str]]:
     else:
         raw = read_limited(options.document, MOST_TEXT_BYTES)
     text = decode_text(raw, options.document)
-    # The Children's Book Test writes XXXXX for the answer, the network was trained with
-    # @placeholder.
+    # The Children's Book Test writes XXXXX for the answer.
     query = options.question.replace("XXXXX", "@placeholder")
     parts = [" ".join(text.split()), query, *options.candidates]
     if not options.tokenized:

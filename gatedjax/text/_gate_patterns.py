@@ -1,14 +1,13 @@
 """The loss of a text under all patterns of its gates, from a single pass of the encoder.
 
-Gated attention pools by sums over open words. The pooled state of a pattern therefore follows from
-its lower half, the gates of the first 10 words, and its upper half, the gates of all further words:
+The pooled state of a pattern follows from its lower half, the gates of the first 10 words, and its
+upper half, the gates of all further words:
 
     c = s c_low + (1 - s) c_up,  s = sigmoid(l_low - l_up),  l = log sum_t g_t exp(e_t)
 
-Here c_low and l_low belong to the lower half, and c_up and l_up to the upper half. A pattern costs
-this mean, the classifier and, if the model has it, the tanh between them. A loop over the upper
-halves computes a few sums over all lower halves for each. No array has 2^n elements, therefore, and
-the number of upper halves may depend on the text, so texts of all lengths share a program.
+A loop over the upper halves computes a few sums over all lower halves for each. No array has 2^n
+elements, therefore, and the number of upper halves may depend on the text, so that texts of all
+lengths share a program.
 
 The code of a pattern or of a half is the integer with its gates as bits, the first gate lowest.
 """
@@ -43,27 +42,16 @@ class PatternInputs(NamedTuple):
 
 
 class TextTruth(NamedTuple):
-    """The exact results of a text of n words and C classes under Bernoulli gates b, in float64.
+    """The exact results of a text of n words and C classes under Bernoulli gates b, in float64."""
 
-    Attributes:
-      loss: the expected cross-entropy in nats.
-      variance: the variance of the cross-entropy.
-      right: the probability that the label is predicted.
-      probabilities: [C], the expected probability of each class.
-      gradient: [n], the gradient of the expected loss with respect to the gate logits.
-      effects: [n], E[loss | b_i = 1] - E[loss | b_i = 0] for each gate i.
-      best: bool [n], the pattern with the lowest loss, True at open gates. If several have it, the
-        pattern with the smallest code is chosen, with gate 0 as the lowest bit.
-      best_loss: the loss of `best`.
-      best_right: True if the label is predicted under `best`.
-    """
-
-    loss: float
-    variance: float
-    right: float
-    probabilities: Float[np.ndarray, " C"]
-    gradient: Float[np.ndarray, " n"]
-    effects: Float[np.ndarray, " n"]
+    loss: float  # the expected cross-entropy in nats
+    variance: float  # of the cross-entropy
+    right: float  # the probability that the label is predicted
+    probabilities: Float[np.ndarray, " C"]  # expected, of each class
+    gradient: Float[np.ndarray, " n"]  # of the expected loss with respect to the gate logits
+    effects: Float[np.ndarray, " n"]  # E[loss | b_i = 1] - E[loss | b_i = 0] for each gate i
+    # The pattern with the lowest loss, True at open gates: among several that with the smallest
+    # code, its loss, and whether the label is predicted.
     best: Bool[np.ndarray, " n"]
     best_loss: float
     best_right: bool

@@ -10,20 +10,19 @@ import numpy as np
 
 from gatedjax import data as gdata
 from gatedjax import export
-from gatedjax._utils.nested import from_json
+from gatedjax._utils.run_files import read_json
 from gatedjax._utils.types import Json, Params, Tree
 from gatedjax.data.batches._plan import pad_rows
-from gatedjax.export._kinds import check_kind
-from gatedjax.models import GANet, GANetConfig
-from gatedjax.text._folders import CLASSES, VOCABULARY, explain_faults, is_exported, open_folder
-from gatedjax.text._labels import Classes
-from gatedjax.text._model import TrainedModel
-from gatedjax.text._read import Aside, Columns, open_table
-from gatedjax.training.log import read_json
+from gatedjax.export._card import check_kind
+from gatedjax.models import GANet
+from gatedjax.text.models import _folders
+from gatedjax.text.models._network import TrainedModel
+from gatedjax.text.sources._labels import Classes
+from gatedjax.text.sources._open import open_table
+from gatedjax.text.sources._table import Aside, Columns
 
-# The analysis reads short texts only, so that longer texts need no more memory than this.
+# Number of words of a text that are stored, because the analysis reads short texts only.
 _WIDTH = 32
-"""Number of words of a text that are stored; the length counts all words."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -39,7 +38,7 @@ class GatedTexts:
 
 def is_run(folder: Path) -> bool:
     """Returns True for the folder of a run or its export, False for a model of `gatedjax train`."""
-    if not is_exported(folder):
+    if not _folders.is_exported(folder):
         return True
     return check_kind(export.read_config(folder), ("text", "run"), folder) == "run"
 
@@ -57,23 +56,16 @@ def open_run(
     manual_dir: str | Path | None = None,
 ) -> GatedTexts:
     """Opens a run of GA-Net, or its export, with its best parameters and its test texts."""
-    run_folder = open_folder(folder, "run", VOCABULARY)
-    with explain_faults(folder):
-        settings = run_folder.config["config"]
-        model, texts = settings["model"], settings["data"]
-        if not isinstance(model, dict) or "gates" not in model or not isinstance(texts, dict):
-            raise ValueError(
-                f"{folder} must be the work folder of a run of python -m experiments.ga_net, got "
-                "another run"
-            )
-        _check_gates(model["system"], folder)
-        name, config = texts["name"], from_json(GANetConfig, model)
+    run_folder, config, texts = _folders.open_ga_net(folder)
+    _check_gates(config.system, folder)
+    with _folders.explain_faults(folder):
+        name = texts["name"]
         cut = {"max_len": texts["max_len"], "truncate_side": texts["truncate_side"]}
     if data is not None and data != name:
         raise ValueError(
             f"data must be {name!r}, on which {folder} was trained, got {data!r}: leave it out"
         )
-    vocabulary = gdata.Vocabulary.load(folder / VOCABULARY)
+    vocabulary = gdata.Vocabulary.load(folder / _folders.VOCABULARY)
     source = gdata.load(name, "test", data_dir=data_dir, manual_dir=manual_dir)
     _check_classes(folder, source.info.class_names, name)
     encoded = gdata.encode(source, vocabulary, **cut)
@@ -84,10 +76,11 @@ def open_run(
 
 
 def _check_classes(folder: Path, classes: Sequence[str], name: str) -> None:
-    if (folder / CLASSES).is_file() and read_json(folder / CLASSES) != list(classes):
+    path = folder / _folders.CLASSES
+    if path.is_file() and read_json(path) != list(classes):
         raise ValueError(
-            f"{folder / CLASSES} must name the classes of {name!r}, {list(classes)!r:.80}, got "
-            "others: use the data with which the run was trained"
+            f"{path} must name the classes of {name!r}, {list(classes)!r:.80}, got others: use the "
+            "data with which the run was trained"
         )
 
 

@@ -1,18 +1,21 @@
 """The options of a model for texts: names, defaults, limits and descriptions in a single place.
 
-`TextClassifier`, `PairClassifier`, `Tagger` and `gatedjax train` inherit the fields of
-`TextOptions`. A new field becomes a parameter of the classes and an option of the command, with its
-description in `help()` and `--help`.
+`TextClassifier`, `PairClassifier` and `Tagger` inherit the fields of `TextOptions`: a new field
+becomes a parameter of the classes, with its description in `help()`. `gatedjax train` has those
+that can be typed, in fewer words.
 """
 
+import contextlib
 import dataclasses
+import json
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from gatedjax._utils.choices import suggestion
+from gatedjax._utils.json import to_json
 from gatedjax._utils.limits import (
     MOST_BATCH,
     MOST_LENGTH,
@@ -21,31 +24,30 @@ from gatedjax._utils.limits import (
     MOST_WORDS,
     check_most,
 )
-from gatedjax._utils.nested import with_changes
 from gatedjax._utils.numbers import make_plain
-from gatedjax.text._model import networks
-from gatedjax.text._networks import Config, NetworkEntry
-from gatedjax.text._prediction import (
-    LABELS,
-    LEXICON,
-    ORDINAL,
-    REGRESSION,
-    STATES,
-    TARGETS,
-    WITHOUT_NETWORK,
-)
-from gatedjax.text._tokens import check_function, check_kind
-from gatedjax.training import OptimizerConfig, TrainConfig
+from gatedjax._utils.types import Json
+from gatedjax.text.answers import _prediction
+from gatedjax.text.corpus._tokens import Tokenizer
 
 C = TypeVar("C")
-Check = Callable[[str, Any], None]
+Check = Callable[[str, Any], object]
 """A function of (name, value) that raises ValueError for a value that the option cannot have."""
 METRICS = ("accuracy", "macro_f1")
-"""The metrics that may choose the density of a lexicon."""
+"""The metrics that may choose the share of a lexicon."""
 BALANCED = "balanced"
 """The value of `class_weight` with which all classes have the same total weight."""
-# Twenty epochs of a few texts would be too few steps for the learning rate.
-_FEWEST_STEPS = 400
+NETWORK = "network"
+"""Stands for each network in the models of an option."""
+_NETWORKS = ("ganet", "soft", "local", "bilstm", "agt", "rau", "gru", "lstm", "ssan")
+MODELS: dict[str, tuple[str, ...]] = {
+    "text": (*_prediction.WITHOUT_NETWORK, *_NETWORKS),
+    "pair": ("ssan", "san"),
+    "tags": ("ssan", "san"),
+} | dict.fromkeys(_prediction.TARGETS, _prediction.OF_WORDS)
+"""The names of the models of each task, the default first. The networks are named here too, so that
+a lexicon is trained without JAX; `networks` has what they are."""
+_TEXTS = ("text", "pair", *_prediction.TARGETS)
+"""The tasks whose texts are split into tokens; a tagger's files have a word in each line."""
 # Number of characters in a line of a docstring.
 _WIDTH = 100
 
@@ -59,38 +61,12 @@ def _check_integer(least: int, most: int) -> Check:
     return check
 
 
-# The next functions are checks of options: each takes the name of an option, for its message, and a
-# value, and raises ValueError for a value that the option cannot have.
-def _positive(name: str, value: float) -> None:
-    if not 0 < value < math.inf:
-        raise ValueError(f"{name} must be positive and finite, got {value!r}")
+def _check_that(is_valid: Callable[[Any], bool], requirement: str) -> Check:
+    def check(name: str, value: Any) -> None:
+        if not is_valid(value):
+            raise ValueError(f"{name} must be {requirement}, got {value!r}")
 
-
-def _share(name: str, value: float) -> None:
-    if not 0 < value < 1:
-        raise ValueError(f"{name} must be in (0, 1), got {value!r}")
-
-
-def _check_density(name: str, value: float) -> None:
-    if not 0 < value <= 1:
-        raise ValueError(f"{name} must be in (0, 1], got {value!r}")
-
-
-def _check_tokens(name: str, value: str) -> None:
-    check_kind(value)
-
-
-def _check_class_weight(name: str, value: str | None) -> None:
-    if value not in (None, BALANCED):
-        raise ValueError(f"{name} must be {BALANCED!r} or None, got {value!r}")
-
-
-def _check_best_metric(name: str, value: str) -> None:
-    if value not in METRICS:
-        raise ValueError(
-            f"{name} must be one of {', '.join(map(repr, METRICS))}, got {value!r}."
-            f"{suggestion(str(value), METRICS)}"
-        )
+    return check
 
 
 def _check_threshold(name: str, value: Any) -> None:
@@ -102,15 +78,28 @@ def _check_threshold(name: str, value: Any) -> None:
             raise ValueError(f"{name} must be in (0, 1), got {threshold!r}")
 
 
-def _check_order(name: str, value: Any) -> None:
-    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) < 2:
-        raise ValueError(
-            f"{name} must be a sequence of at least two grades, the lowest first, got {value!r}"
-        )
+def _check_vectors(_: str, source: Any) -> None:
+    # Imported here, because the help of a command needs none of its modules.
+    from gatedjax.lexicon._vectors import check_source
+
+    check_source(source)
 
 
-def _option(default: Any, text: str, check: Check | None = None) -> Any:
-    return dataclasses.field(default=default, metadata={"text": text, "check": check})
+def _are_grades(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str) and len(value) >= 2
+
+
+def _option(
+    default: Any,
+    text: str,
+    check: Check | None = None,
+    *,
+    tasks: Collection[str] = tuple(MODELS),
+    models: Collection[str] = (*_prediction.WITHOUT_NETWORK, NETWORK),
+) -> Any:
+    """Returns the field of an option that only these models of these tasks use."""
+    metadata = {"text": text, "check": check, "tasks": tasks, "models": models}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def with_arguments(cls: type[C]) -> type[C]:
@@ -142,44 +131,49 @@ class TextOptions:
     model: str = _option(
         "lexicon",
         "Name of the model: lexicon (reads its open words and no other word, needs no network), "
-        "states (gates on the token vectors of an encoder; the default with `states` or "
-        "`encoder`), or a network: ganet, soft, local, bilstm, agt, rau, gru, lstm or ssan; for "
+        "linear (TF-IDF of words and letters with logistic regression, which reads all words), "
+        "states (gates on the token vectors of an encoder; the default with `encoder`), or a "
+        "network: ganet, soft, local, bilstm, agt, rau, gru, lstm or ssan; for "
         "pairs and tags ssan (attention to selected words) or san (attention to all words).",
     )
     _: dataclasses.KW_ONLY
-    embeddings: str | Path | None = _option(  # noqa: RUF009
+    vectors: str | Path | None = _option(  # noqa: RUF009
         None,
-        "File of word vectors: GloVe or fastText (.vec), plain or .gz, or a model of fastText "
-        "(.bin), which has vectors for all words from their subwords (default: random vectors, "
-        "which for most networks contain the frequency of each word in each class).",
-    )
-    states: str | Path | None = _option(  # noqa: RUF009
-        None,
-        "File with the token vectors of the texts from a frozen encoder (.npz with vectors, "
-        "offsets and tokens; see gatedjax.text.save_states).",
+        "Pretrained word vectors, which help with few texts: a file of GloVe, fastText or word2vec "
+        "(.vec, .txt), plain or .gz, a model of fastText (.bin), which has vectors for all words "
+        "from their subwords, or the name of an installed package with vectors of pieces of words: "
+        "'wordllama', for English (default: a lexicon has none; a network has random vectors, "
+        "which mostly contain the frequency of each word in each class).",
+        _check_vectors,
+        models=(_prediction.LEXICON, NETWORK),
     )
     encoder: Callable[[list[str]], Iterable[Any]] | None = _option(  # noqa: RUF009
         None,
-        "Frozen encoder, in place of `states`: a function from a list of texts to a list of "
-        "(tokens, vectors [T, D]).",
+        "Frozen encoder of model='states': a function from a list of texts to a list of (tokens, "
+        "vectors [T, D]).",
+        tasks=("text",),
+        models=(_prediction.STATES,),
     )
     minutes: float | None = _option(
         None,
         "Largest training time in minutes, without compilation (default: no limit).",
-        _positive,
+        _check_that(lambda minutes: 0 < minutes < math.inf, "positive and finite"),
+        models=(NETWORK,),
     )
     num_steps: int | None = _option(
         None,
         "Largest number of training steps (default: about twenty epochs). Training stops earlier "
         "if the validation loss does not improve.",
         _check_integer(1, MOST_STEPS),
+        models=(NETWORK,),
     )
-    density: float | None = _option(
+    share: float | None = _option(
         None,
         "Share of the words with an open gate, for lexicon, states and ganet (default: for ganet "
-        "0.5, else the smallest share that loses no accuracy on the validation texts). With 1 all "
-        "words are read.",
-        _check_density,
+        "0.5, else the smallest share that surely loses at most one point on three folds). With 1 "
+        "all words are read.",
+        _check_that(lambda share: 0 < share <= 1, "in (0, 1]"),
+        models=(_prediction.LEXICON, _prediction.STATES, "ganet"),
     )
     max_len: int = _option(
         400,
@@ -188,6 +182,7 @@ class TextOptions:
         "sentences in training. It predicts their tags in windows that overlap by half, and takes "
         "the tag of a word from the window with the most words around it.",
         _check_integer(1, MOST_LENGTH),
+        models=(NETWORK,),
     )
     min_count: int | None = _option(
         None,
@@ -196,43 +191,57 @@ class TextOptions:
         "vectors it is 2 for a tagger, and for a classifier 1 up to 1,000 texts, 2 up to 5,000, 5 "
         "up to 20,000 and 10 above.",
         _check_integer(1, MOST_WORDS),
+        models=(NETWORK,),
     )
     max_words: int = _option(
         100_000,
         "Largest number of words from the texts in the vocabulary.",
         _check_integer(1, MOST_WORDS),
+        models=(NETWORK,),
     )
     lowercase: bool = _option(
-        True, "Ignore case. The default is False for a tagger, because capitals mark names."
+        True,
+        "Ignore case. The default is False for a tagger, because capitals mark names.",
+        models=(*_prediction.OF_WORDS, NETWORK),
     )
     tokens: str | None = _option(
         None,
         "Rule that splits texts into tokens: words (words and marks, like the vocabulary of "
         "GloVe), social (links, @user, #tag and emoji stay whole, entities of HTML are replaced), "
         "characters, or bpe (8,000 learned pieces of words). With words and social, scripts "
-        "without spaces are cut into units that are learned from the texts (default: social for "
-        "lexicon, words for networks).",
-        _check_tokens,
+        "without spaces are cut into units that are learned from the texts (default: words for "
+        "networks, else social).",
+        lambda _, kind: Tokenizer(kind),
+        tasks=_TEXTS,
+        models=(*_prediction.OF_WORDS, NETWORK),
     )
     tokenizer: Callable[[str], Iterable[str]] | None = _option(  # noqa: RUF009
-        None, "Function from a text to its tokens, in place of `tokens`; see `load`."
+        None,
+        "Function from a text to its tokens, in place of `tokens`; see `load`.",
+        tasks=_TEXTS,
+        models=(*_prediction.OF_WORDS, NETWORK),
     )
     min_class: int = _option(
         1,
         "Classes with fewer texts are left out, also of the validation and test data.",
         _check_integer(1, MOST_WORDS),
+        tasks=("text", "pair", _prediction.LABELS, _prediction.ORDINAL),
     )
     class_weight: str | None = _option(
         None,
-        "balanced gives the classes the same total weight in the fit of a lexicon (default: the "
+        "balanced gives the classes the same total weight in the fit (default: the "
         "texts have the same weight).",
-        _check_class_weight,
+        _check_that(lambda weight: weight in (None, BALANCED), f"{BALANCED!r} or None"),
+        tasks=("text", _prediction.ORDINAL),
+        models=_prediction.WITHOUT_NETWORK,
     )
     best_metric: str = _option(
         "accuracy",
-        "Metric of the validation texts that chooses the density of a lexicon: accuracy or "
+        "Metric of the validation texts that chooses the share of a lexicon: accuracy or "
         "macro_f1. For a network see `training`.",
-        _check_best_metric,
+        _check_that(lambda name: name in METRICS, f"one of {', '.join(map(repr, METRICS))}"),
+        tasks=("text", _prediction.LABELS),
+        models=(_prediction.LEXICON, _prediction.STATES),
     )
     threshold: float | Mapping[Any, float] | None = _option(
         None,
@@ -241,23 +250,27 @@ class TextOptions:
         "numbers, is for the label spam (default: for labels the threshold with the largest F1 on "
         "the validation texts; of two classes the most probable is predicted).",
         _check_threshold,
+        tasks=("text", _prediction.LABELS),
+        models=_prediction.OF_WORDS,
     )
     order: Sequence[Any] | None = _option(
         None,
         "Grades of an ordinal target from the lowest to the highest (default: the order of their "
         "numbers).",
-        _check_order,
+        _check_that(_are_grades, "a sequence of at least two grades, the lowest first"),
+        tasks=(_prediction.ORDINAL,),
     )
     held_out: float = _option(
         0.1,
         "Share of the training texts, at most 20,000 texts, that is split off for validation if "
         "there are no validation data.",
-        _share,
+        _check_that(lambda share: 0 < share < 1, "in (0, 1)"),
     )
     batch_size: int | None = _option(
         None,
         "Number of texts in a training step (default: 32, or 64 above 10,000 texts).",
         _check_integer(1, MOST_BATCH),
+        models=(NETWORK,),
     )
     seed: int = _option(
         0,
@@ -266,12 +279,15 @@ class TextOptions:
         _check_integer(0, MOST_SEED),
     )
     network: Mapping[str, object] | None = _option(
-        None, 'Options of the network by name, such as {"hidden": 128}.'
+        None,
+        'Options of the network by name, such as {"hidden": 128}.',
+        models=(NETWORK,),
     )
     training: Mapping[str, object] | None = _option(
         None,
         "Options of `gatedjax.training.TrainConfig` by dotted name, such as "
         '{"optimizer.learning_rate": 3e-4}.',
+        models=(NETWORK,),
     )
 
     def __post_init__(self) -> None:
@@ -282,215 +298,91 @@ class TextOptions:
 with_arguments(TextOptions)
 
 
+def uses(option: str, kind: str) -> tuple[str, ...]:
+    """Returns the names of the models of a task that use an option."""
+    rule = TextOptions.__dataclass_fields__[option].metadata
+    names = MODELS[kind] if kind in rule["tasks"] else ()
+    return tuple(
+        name
+        for name in names
+        if name in rule["models"]
+        or (NETWORK in rule["models"] and name not in _prediction.WITHOUT_NETWORK)
+    )
+
+
 def check_options(options: TextOptions, kind: str) -> None:
-    """Checks the options for a kind of model before files are read."""
-    available = networks(kind)
-    names = model_names(kind)
-    _check_vectors(options, kind)
-    if kind in TARGETS and options.model not in names:
-        raise ValueError(
-            f"model must be 'lexicon' for the task {kind!r}, got {options.model!r}: the remaining "
-            "models have a class for each text. Leave it out"
-        )
+    """Checks the options for a task before files are read."""
+    names = MODELS[kind]
     if options.model not in names:
         raise ValueError(
-            f"model must be one of {', '.join(map(repr, names))}, got {options.model!r}."
-            f"{suggestion(options.model, names)}"
+            f"model must be one of {', '.join(map(repr, names))} for the task {kind!r}, got "
+            f"{options.model!r}.{suggestion(options.model, names)}"
         )
-    # None is checked only where it is not the default, which always is a possible value.
     for field in dataclasses.fields(TextOptions):
         value, check = getattr(options, field.name), field.metadata["check"]
+        # None is checked only where it is not the default, which always is a possible value.
         if check is not None and (value is not None or field.default is not None):
             check(field.name, value)
-    if kind == "tags":
-        _check_left_out(
-            options,
-            ("tokens", "tokenizer", "min_class"),
-            "for taggers, whose files have a word in each line",
-        )
+        users = uses(field.name, kind)
+        if options.model not in users and value not in (field.default, {}):
+            where = f"model={options.model!r}" if users else f"the task {kind!r}"
+            others = " or ".join(f"model={name!r}" for name in users[: 3 if len(users) < 4 else 1])
+            raise ValueError(
+                f"{field.name} must be left out for {where}, got {value!r:.60}: leave it out"
+                f"{others and f', or give {others}'}"
+            )
     if options.tokenizer is not None:
         if options.tokens is not None:
             raise ValueError(
                 f"tokens must be None if there is a tokenizer, got {options.tokens!r} and a "
                 "function: give one of the two"
             )
-        check_function(options.tokenizer)
-    _check_for_target(options, kind)
-    if options.model in WITHOUT_NETWORK:
-        _check_without_network(options)
-        return
-    if options.class_weight is not None:
-        raise ValueError(
-            "class_weight must be None unless model is 'lexicon', got "
-            f"{options.class_weight!r} for model={options.model!r}: leave it out"
-        )
-    if options.best_metric != METRICS[0]:
-        raise ValueError(
-            "best_metric must be left out unless model is 'lexicon', got "
-            f"{options.best_metric!r} for model={options.model!r}: give "
-            "training={'best_metric': ...}"
-        )
-    entry = available[options.model]
-    if options.density is not None and not entry.gated:
-        # Pairs and words with tags have no model with gates of words.
-        gated = ", or give model='lexicon' or model='ganet'" if kind == "text" else ""
-        raise ValueError(
-            "density must be None for a network without gates, got "
-            f"{options.density!r} for model={options.model!r}: leave it out{gated}"
-        )
-    # The file of vectors, which determines their width, has not been read yet. Any width shows
-    # whether the names and values are possible.
-    network_config(options, entry, entry.vectors)
-    train_config(options, 1)
+        Tokenizer("custom", function=options.tokenizer)
+    if options.model not in _prediction.WITHOUT_NETWORK:
+        # Its module imports JAX, which only a network needs.
+        from gatedjax.text.fit._network_options import check_network
+
+        check_network(options, kind)
 
 
-def model_names(kind: str) -> tuple[str, ...]:
-    """Returns the names of the models of a kind, such as "lexicon" or "gru", the default first."""
-    if kind in TARGETS:
-        return (LEXICON,)
-    return WITHOUT_NETWORK * (kind == "text") + tuple(networks(kind))
+# A folder has no functions, and no paths of the machine of the training, which may be private; the
+# name of the model has an entry of its own.
+_NOT_STORED = ("model", "encoder", "tokenizer", "vectors")
+_STORED = tuple(name for name in TextOptions.__dataclass_fields__ if name not in _NOT_STORED)
 
 
-_WITHOUT = {
-    "class_weight": (LABELS, REGRESSION),
-    "best_metric": (REGRESSION, ORDINAL),
-    "min_class": (REGRESSION,),
-    "threshold": ("pair", "tags", REGRESSION, ORDINAL),
-    "order": ("text", "pair", "tags", LABELS, REGRESSION),
-}
-"""The kinds of models for which an option has no meaning."""
+def options_to_json(options: TextOptions) -> Json:
+    """Returns the options of a training for config.json, without functions, paths and values that
+    have no form in JSON. Thresholds become a list of pairs, because a label may be a number.
 
-
-def _check_for_target(options: TextOptions, kind: str) -> None:
-    """Raises ValueError for an option that has no meaning for the target of the model."""
-    for field in dataclasses.fields(TextOptions):
-        value = getattr(options, field.name)
-        if kind in _WITHOUT.get(field.name, ()) and value != field.default:
-            raise ValueError(f"{field.name} must be left out for the task {kind!r}, got {value!r}")
-    if options.threshold is not None and options.model != LEXICON:
-        raise ValueError(
-            "threshold must be left out unless model='lexicon', got "
-            f"{options.threshold!r} for model={options.model!r}"
-        )
-
-
-def _check_vectors(options: TextOptions, kind: str) -> None:
-    """Raises ValueError for vectors of an encoder, `states` or `encoder`, for another model."""
-    name = "states" if options.encoder is None else "encoder"
-    value = getattr(options, name)
-    if value is None or (kind == "text" and options.model == STATES):
-        return
-    if kind != "text":
-        raise ValueError(
-            f"{name} must be None for the task {kind!r}, got {value!r:.60}: leave it out, because "
-            "only a model with a class for each text reads the vectors of an encoder"
-        )
-    raise ValueError(
-        f"{name} must be None unless model='states', got model={options.model!r}: give "
-        "model='states', which is the default with vectors"
-    )
-
-
-def _check_without_network(options: TextOptions) -> None:
-    """Raises ValueError for an option that a lexicon or a model of states does not use."""
-    if options.model == STATES:
-        if options.states is not None and options.encoder is not None:
-            raise ValueError("states or encoder must be None, got both: give one of the two")
-        _check_left_out(
-            options,
-            ("tokens", "tokenizer", "lowercase"),
-            "for model='states', whose tokens are those of the encoder",
-        )
-    name = "a lexicon" if options.model == LEXICON else f"model={options.model!r}"
-    for option, part in _OF_NETWORKS.items():
-        reason = f"for {name}, which has no {part}"
-        _check_left_out(options, (option,), reason, ", or give model='ganet' or another network")
-
-
-_OF_NETWORKS = {
-    "embeddings": "vectors of words",
-    "minutes": "steps",
-    "num_steps": "steps",
-    "max_len": "limit on the words of a text",
-    "min_count": "vectors of words",
-    "max_words": "vectors of words",
-    "batch_size": "steps",
-    "network": "network",
-    "training": "steps",
-}
-"""The options that only networks use, and what other models do not have, so that they need none."""
-
-
-def _check_left_out(
-    options: TextOptions, names: Sequence[str], reason: str, remedy: str = ""
-) -> None:
-    """Raises ValueError if one of the options `names` has another value than its default.
-
-    `reason` says for which models they must be left out, and `remedy` what else can be done.
+        >>> options_to_json(TextOptions(min_class=3, threshold={1: 0.3}))["threshold"]
+        [[1, 0.3]]
     """
-    defaults = {field.name: field.default for field in dataclasses.fields(TextOptions)}
-    for name in names:
+    values: Json = {}
+    for name in _STORED:
         value = getattr(options, name)
-        if value not in (defaults[name], {}):
-            raise ValueError(
-                f"{name} must be left out {reason}, got {value!r}: leave it out{remedy}"
-            )
+        if isinstance(value, Mapping):
+            value = list(value.items()) if name == "threshold" else dict(value)
+        elif name == "order" and value is not None:
+            value = list(value)
+        with contextlib.suppress(TypeError, ValueError):
+            values[name] = json.loads(to_json(value))
+    return values
 
 
-def network_config(options: TextOptions, entry: NetworkEntry, width: int) -> Config:
-    """Builds the configuration of the network from the options."""
-    overrides = {} if options.embeddings is None else dict(entry.with_vectors)
-    if options.density is not None:
-        overrides["gates.density"] = options.density
-    config = entry.width(entry.config, width)
-    return _change_options(config, {**overrides, **(options.network or {})}, "network")
+def options_from_json(value: Json | None) -> Json:
+    """Returns the parameters of an estimator from the options in a config.json, without names that
+    this version does not have; {} for None.
 
-
-def train_config(options: TextOptions, epoch: int) -> TrainConfig:
-    """Builds the configuration of the training; `epoch` is the number of steps of an epoch."""
-    every = min(max(epoch // 2, 20), 2000)
-    default = TrainConfig(
-        num_steps=options.num_steps or max(20 * epoch, _FEWEST_STEPS),
-        log_every=max(every // 2, 1),
-        eval_every=every,
-        checkpoint_every=2 * every,
-        early_stop_patience=6,
-        seed=options.seed,
-        optimizer=OptimizerConfig(
-            learning_rate=1e-3 if options.embeddings is None else 2e-3, clip_norm=5.0
-        ),
-    )
-    changes = options.training or {}
-    config: TrainConfig = _change_options(default, changes, "training")
-    if config.seeds > 1 or config.sweep:
-        raise ValueError(
-            "training: seeds must be 1 and sweep empty for a model, got "
-            f"{config.seeds} and {config.sweep}: train a model for each `seed`"
-        )
-    # With a time limit the last step is unknown, and the rate of such a schedule depends on it.
-    planned = options.num_steps is not None or "num_steps" in changes
-    # These schedules do not depend on the number of steps.
-    ends = config.optimizer.schedule not in ("constant", "rsqrt", "staircase")
-    if options.minutes and not planned and ends:
-        raise ValueError(
-            f"minutes must be left out for the schedule {config.optimizer.schedule!r}, which "
-            f"depends on the number of steps, got {options.minutes!r}: leave it out, or give "
-            "num_steps"
-        )
-    return config
-
-
-def _change_options(config: Config, changes: Mapping[str, object], option: str) -> Config:
-    """Returns a copy of a configuration with changes by names such as "optimizer.learning_rate";
-    `option` is the argument that has them, for messages.
+        >>> options_from_json({"min_class": 3, "threshold": [[1, 0.3]], "order": ["low", "high"]})
+        {'min_class': 3, 'threshold': {1: 0.3}, 'order': ['low', 'high']}
     """
-
-    def unknown(kind: type, name: str, first: str) -> ValueError:
-        names = [field.name for field in dataclasses.fields(kind)]
-        # The list of all options is too long for a message, so only the nearest name is suggested.
-        return ValueError(
-            f"{option} must have names of options of {kind.__name__}, got {name!r}."
-            f"{suggestion(first, names)}"
-        )
-
-    return with_changes(config, changes, unknown)
+    params = {name: entry for name, entry in (value or {}).items() if name in _STORED}
+    if isinstance(threshold := params.get("threshold"), list):
+        try:
+            params["threshold"] = {label: float(number) for label, number in threshold}
+        except TypeError as error:
+            raise ValueError(
+                f"threshold must be pairs of a label and a number, got {threshold!r:.80}"
+            ) from error
+    return params

@@ -10,12 +10,11 @@ from typing import Annotated, TextIO
 import tyro
 
 from gatedjax._utils.cli import parse, refusals
-from gatedjax._utils.limits import MOST_TEXT_BYTES, check_most, read_limited
+from gatedjax._utils.limits import MOST_TEXT_BYTES, check_most, decode_text, read_limited
 from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import say, while_read
-from gatedjax._utils.utf8 import decode_text
 from gatedjax.analysis._bleu import corpus_bleu
-from gatedjax.text._translator import Translator, translate_texts
+from gatedjax.text.models._translator import Translator, translate_texts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,26 +61,21 @@ def run(
         for name in ("beam_size", "length_penalty", "batch_sentences")
         if (value := getattr(options, name)) is not None
     }
-    with refusals(called):
-        references = None
+    references = None
+    with refusals(called, kind):
+        # The references are read first, so that a wrong path fails before the network is loaded.
         if options.references is not None:
-            # The references are read first, so that a wrong path fails before the network is
-            # loaded.
             raw = read_limited(options.references, MOST_TEXT_BYTES)
             references = lines_of(decode_text(raw, options.references))
         translator = open_model(options.folder, bpe=options.bpe, average=options.average)
         # The parameters were averaged when the folder was opened.
         search = dataclasses.replace(translator.search, average=1, **changes)
         texts = lines_of(_read_text(lines))
-        if references is not None and not texts:
+        if references is not None and not 0 < len(texts) == len(references):
             raise ValueError(
-                f"--references must be left out if the input has no line, got {options.references}:"
-                " give lines to translate"
-            )
-        if references is not None and len(references) != len(texts):
-            raise ValueError(
-                f"{options.references} must have as many lines as the input, {len(texts):,}, got "
-                f"{len(references):,}: give the translation of each line, also of an empty line"
+                f"{options.references} must have as many lines as the input, {len(texts):,}, and "
+                f"at least one, got {len(references):,}: give the translation of each line, also "
+                "of an empty line"
             )
         translations = translate_texts(dataclasses.replace(translator, search=search), texts)
         # Control characters are replaced only for a terminal, which would obey them.

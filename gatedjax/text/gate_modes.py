@@ -7,7 +7,7 @@ over all patterns. `measure` computes the bias and the variance of estimators of
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,17 +18,9 @@ from numpy.typing import ArrayLike
 from gatedjax._utils.identity import ByIdentity
 from gatedjax._utils.types import Json, Params, Tree
 from gatedjax.functional._checks import check_positive
-from gatedjax.gates import Estimator
+from gatedjax.gates import Estimator, _report
 from gatedjax.gates._exact import LARGEST
-from gatedjax.gates._report import (
-    Measured,
-    Sample,
-    estimate_gradients,
-    rounding_tolerance,
-    standard_estimators,
-    summarize,
-)
-from gatedjax.gates._study import ModeRow
+from gatedjax.gates._named import standard_estimators
 from gatedjax.models import GANet
 from gatedjax.text._gate_patterns import LOWER, PatternInputs, TextTruth, text_truth
 
@@ -39,54 +31,31 @@ _ROWS = 64
 
 
 class ModeValues(NamedTuple):
-    """The results of N texts under a kind of gate, for S draws; S is 1 if no gates are drawn.
+    """The results of N texts under a kind of gate, for S draws, or one if no gates are drawn."""
 
-    Attributes:
-      loss: [S, N], the cross-entropy in nats.
-      right: [S, N], 1 if the label is predicted, else 0.
-      density: [S, N], the share of open words, or the mean of soft gates.
-    """
-
-    loss: Float[np.ndarray, "S N"]
-    right: Float[np.ndarray, "S N"]
-    density: Float[np.ndarray, "S N"]
+    loss: Float[np.ndarray, "S N"]  # the cross-entropy in nats
+    right: Float[np.ndarray, "S N"]  # 1 if the label is predicted, else 0
+    density: Float[np.ndarray, "S N"]  # the share of open words, or the mean of soft gates
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GateModes:
-    """The results of `gate_modes` for N texts.
+    """The results of `gate_modes` for N texts."""
 
-    Attributes:
-      rows: int [N], the positions of the texts in the batch, from 0.
-      left_out: the number of texts with more than `longest` words, which have no results.
-      longest: the greatest number of words of a text that is evaluated.
-      lengths: int [N], the number of words of each text.
-      labels: int [N], the true class of each text, from 0.
-      temperature: the temperature of the relaxed gates.
-      draws: the number S of draws of sampled and of relaxed gates.
-      truths: the exact results of each text under Bernoulli gates, N of them.
-      logits: the gate logits a of each text, N arrays [n] for texts of n words.
-      modes: the results for "sample", "threshold", "expected" and "relaxed", the kinds of gates of
-        `GANet.gate_modes`.
-    """
-
-    rows: Int[np.ndarray, " N"]
-    left_out: int
+    rows: Int[np.ndarray, " N"]  # the positions of the texts in the batch
+    left_out: int  # number of texts with more than `longest` words, which have no results
     longest: int
     lengths: Int[np.ndarray, " N"]
     labels: Int[np.ndarray, " N"]
-    temperature: float
-    draws: int
-    truths: tuple[TextTruth, ...]
-    logits: tuple[Float[np.ndarray, " n"], ...]
-    modes: Mapping[str, ModeValues]
+    temperature: float  # of the relaxed gates
+    draws: int  # the number S of draws of sampled and of relaxed gates
+    truths: tuple[TextTruth, ...]  # the exact results of each text under Bernoulli gates
+    logits: tuple[Float[np.ndarray, " n"], ...]  # of the gates of each text
+    modes: Mapping[str, ModeValues]  # for the kinds of gates of `GANet.gate_modes`
 
     @property
     def one_draw(self) -> tuple[float, float]:
-        """The standard deviations of mean loss and accuracy with one draw per text; exact.
-
-        They are a pair (loss in nats, accuracy in [0, 1]).
-        """
+        """The exact standard deviations of mean loss and accuracy with one draw per text."""
         share = np.array([truth.right for truth in self.truths])
         sums = sum(truth.variance for truth in self.truths), float(np.sum(share * (1 - share)))
         # The texts are drawn independently, so the variances add up. Rounding can make a variance
@@ -95,14 +64,7 @@ class GateModes:
         return loss, accuracy
 
     def record(self) -> Json:
-        """Returns the settings and the results of each text as a dict for JSON.
-
-        "texts_in_modes", "texts_left_out", "longest", "temperature" and "samples" are numbers.
-        "one_draw" is a dict with the standard deviations "loss_deviation" and "accuracy_deviation"
-        of an evaluation with a single draw per text. "by_text" is a dict of lists with an entry per
-        text: "row", "words", "loss", "variance" and "accuracy" (exact), "loss_threshold",
-        "loss_expected", "loss_best" and "best", the pattern of the gates as a string of 0 and 1.
-        """
+        """Returns the settings and the results of each text as a dict for JSON."""
         loss, accuracy = self.one_draw
         truths = self.truths
         return {
@@ -125,59 +87,44 @@ class GateModes:
             },
         }
 
-    def table(self) -> tuple[ModeRow, ...]:
-        """Computes a `ModeRow` for each kind of gate, with its loss, accuracy and density.
-
-        The numbers are means over texts.
-
-        Returns:
-          The rows "sample", "exact", "marginal" (the loss of the mean probabilities), "threshold",
-          "best" (the pattern with the lowest loss of each text), "expected" and "relaxed".
+    def table(self) -> tuple[_report.ModeRow, ...]:
+        """Computes the means over texts for each kind of gate: "marginal" is the loss of the mean
+        probabilities, "best" the pattern with the lowest loss of each text.
         """
-        truths = self.truths
-        exact = float(np.mean([truth.loss for truth in truths]))
-        open_p = float(np.mean([np.mean(_sigmoid(a)) for a in self.logits]))
-        of_label = np.array([
-            truth.probabilities[label] for truth, label in zip(truths, self.labels, strict=True)
-        ])  # fmt: skip
-        marginal_right = [
-            np.argmax(truth.probabilities) == label
-            for truth, label in zip(truths, self.labels, strict=True)
-        ]
+        truths, labels = self.truths, self.labels.tolist()
+        mean = lambda values: float(np.mean(values))  # noqa: E731
+        exact = mean([truth.loss for truth in truths])
+        exact_right = mean([truth.right for truth in truths])
+        open_p = mean([np.mean(_sigmoid(a)) for a in self.logits])
+        pairs = [(truth.probabilities, label) for truth, label in zip(truths, labels, strict=True)]
         # The probability of the label may underflow to 0. Its loss is infinite, which is the right
         # value and no fault.
         with np.errstate(divide="ignore"):
-            marginal = float(np.mean(-np.log(of_label)))
-        mean = lambda values: float(np.mean(values))  # noqa: E731
-        best_open = mean([np.mean(truth.best) for truth in truths])
-        exact_rows = {
-            "exact": ("exact expectation", exact, mean([t.right for t in truths]), open_p),
-            "marginal": ("exact, mean probabilities", marginal, mean(marginal_right), open_p),
-            "best": (
-                "best pattern (knows the label)",
-                mean([t.best_loss for t in truths]),
-                mean([t.best_right for t in truths]),
-                best_open,
-            ),
+            marginal = mean(-np.log([p[label] for p, label in pairs]))
+        marginal_right = mean([np.argmax(p) == label for p, label in pairs])
+        best = (
+            *(mean([truth.best_loss for truth in truths]), None),
+            *(mean([truth.best_right for truth in truths]), None),
+            mean([np.mean(truth.best) for truth in truths]),
+        )
+        drawn = f"mean of {self.draws} draws"
+        # Of each mode (title, loss, its error, accuracy, its error, density).
+        values: dict[str, tuple[Any, ...]] = {
+            "sample": (f"sampled, {drawn}",),
+            "exact": ("exact expectation", exact, None, exact_right, None, open_p),
+            "marginal": ("exact, mean probabilities", marginal, None, marginal_right, None, open_p),
+            "threshold": ("thresholded",),
+            "best": ("best pattern (knows the label)", *best),
+            "expected": ("mean field",),
+            "relaxed": (f"relaxed, tau {self.temperature:g}, {drawn}",),
         }
-        suffix = f"mean of {self.draws} draws"
-        titles = {
-            "sample": f"sampled, {suffix}",
-            "threshold": "thresholded",
-            "expected": "mean field",
-            "relaxed": f"relaxed, tau {self.temperature:g}, {suffix}",
-        }
-        rows = []
-        for mode in ("sample", "exact", "marginal", "threshold", "best", "expected", "relaxed"):
-            if mode in exact_rows:
-                title, loss, right, density = exact_rows[mode]
-                row = ModeRow(mode, title, loss, None, loss - exact, right, None, density)
-            else:
-                (loss, error), (right, right_error), (density, _) = map(_mean, self.modes[mode])
-                gap, title = loss - exact, titles[mode]
-                row = ModeRow(mode, title, loss, error, gap, right, right_error, density)
-            rows.append(row)
-        return tuple(rows)
+        for mode, results in self.modes.items():
+            (loss, error), (right, right_error), (density, _) = map(_mean, results)
+            values[mode] = (*values[mode], loss, error, right, right_error, density)
+        return tuple(
+            _report.ModeRow(mode, title, loss, error, loss - exact, *others)
+            for mode, (title, loss, error, *others) in values.items()
+        )
 
 
 def _sigmoid(logits: np.ndarray) -> np.ndarray:
@@ -187,32 +134,26 @@ def _sigmoid(logits: np.ndarray) -> np.ndarray:
 
 
 def _mean(values: np.ndarray) -> tuple[float, float | None]:
-    """Returns the mean of the values [S, N] of S draws, and its standard error over draws."""
-    # The draws of all texts form the sample, because the standard error is that of the mean over
-    # the texts.
+    """Returns the mean over texts of values [S, N], and its standard error over the S draws."""
     draws = np.mean(values.astype(np.float64), axis=1)
-    error = None
-    if len(draws) > 1:
-        error = float(np.std(draws, ddof=1) / np.sqrt(len(draws)))
+    error = float(np.std(draws, ddof=1) / np.sqrt(len(draws))) if len(draws) > 1 else None
     return float(np.mean(draws)), error
 
 
 class StaticGANet(ByIdentity):
-    """A GA-Net as a static argument of compiled programs. A call classifies pooled states."""
+    """A GA-Net as a static argument of compiled programs."""
 
     def __call__(self, params: Params, pooled: Array) -> Array:
-        """Computes the scores [k, C] of C classes for k pooled states of the encoder, [k, D]."""
+        """Computes the class scores [k, C] of k pooled states [k, D]."""
         return self.model.apply({"params": params}, pooled, method=GANet.from_pooled)
 
 
 def check_gated(model: object) -> None:
     """Raises ValueError unless the model is a GA-Net with gates on attention."""
-    description = (
-        f"the system {model.config.system!r}" if isinstance(model, GANet) else type(model).__name__
-    )
     if not isinstance(model, GANet) or model.config.system != "ganet":
+        name = f"the system {model.config.system!r}" if isinstance(model, GANet) else type(model)
         raise ValueError(
-            f"model must be a GA-Net with gates, got {description}: train a model with "
+            f"model must be a GA-Net with gates, got {name}: train a model with "
             "`gatedjax train --model ganet`"
         )
     if (on := model.config.gates.gates_on) != "attention":
@@ -251,14 +192,10 @@ def _encode_batch(
     def values(output: Tree) -> ModeValues:
         labels = jnp.broadcast_to(label[None], output.logits.shape[:2])
         log_p = jax.nn.log_softmax(output.logits)
-        loss = -jnp.take_along_axis(log_p, labels[..., None], axis=-1)[..., 0]
-        right = jnp.argmax(output.logits, axis=-1) == labels
-        fields: Tree = (
-            loss,
-            right.astype(loss.dtype),
-            jnp.sum(output.gates, -1) / lengths[None].astype(output.gates.dtype),
-        )
-        return ModeValues(*fields)
+        loss: Tree = -jnp.take_along_axis(log_p, labels[..., None], axis=-1)[..., 0]
+        right: Tree = (jnp.argmax(output.logits, axis=-1) == labels).astype(loss.dtype)
+        share: Tree = jnp.sum(output.gates, -1) / lengths[None].astype(output.gates.dtype)
+        return ModeValues(loss, right, share)
 
     inputs = PatternInputs(
         encoded.states,
@@ -273,7 +210,7 @@ def _encode_batch(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Texts:
-    """The N texts of a batch that are short enough, padded to the same length, as NumPy arrays."""
+    """The N texts of a batch that are short enough, padded to the same length."""
 
     rows: np.ndarray  # positions in the batch
     left_out: int  # number of texts with too many words
@@ -318,7 +255,7 @@ class Texts:
         return cls(rows, left_out, tokens_of_rows, lengths[rows], labels[rows], ids[rows])
 
     def select(self, indices: np.ndarray) -> "Texts":
-        """Returns the texts with the given indices, an int array of positions from 0 to N - 1."""
+        """Returns the texts at the given positions."""
         names = ("rows", "tokens", "lengths", "labels", "ids")
         return dataclasses.replace(self, **{name: getattr(self, name)[indices] for name in names})
 
@@ -328,24 +265,17 @@ class Texts:
         for begin in range(0, len(self.rows), size):
             indices = np.arange(begin, begin + size)
             real = int(np.sum(indices < len(self.rows)))
-            # The last batch is filled up with copies of the last text, so that all batches share
-            # one program.
+            # Copies of the last text fill up the last batch, so that all batches share one program.
             indices = np.minimum(indices, len(self.rows) - 1)
-            yield (
-                real,
-                {
-                    "tokens": self.tokens[indices].astype(np.int32),
-                    "lengths": self.lengths[indices].astype(np.int32),
-                    "label": self.labels[indices].astype(np.int32),
-                    "example_id": self.ids[indices].astype(np.int32),
-                },
-            )
+            arrays = {"tokens": self.tokens, "lengths": self.lengths, "label": self.labels}
+            arrays["example_id"] = self.ids
+            yield real, {name: array[indices].astype(np.int32) for name, array in arrays.items()}
 
 
 def compute_truths(
     network: StaticGANet, params: Params, inputs: PatternInputs, centres: np.ndarray
 ) -> Iterator[tuple[np.ndarray, TextTruth]]:
-    """Yields (gate logits [n] in float64, results) for each text; `centres` as in `text_truth`."""
+    """Yields (gate logits [n], results) for each text; `centres` as in `text_truth`."""
     for i, centre in enumerate(centres):
         text_inputs = PatternInputs(*(x[i] for x in inputs))
         truth = text_truth(network, params, text_inputs, float(centre))
@@ -362,9 +292,8 @@ def encode_texts(
 ) -> Iterator[tuple[Tree, PatternInputs, dict[str, ModeValues]]]:
     """Yields (encoded, inputs, modes) of each batch; only `encoded` has the copies that fill it."""
     for real, batch in texts.batches():
-        results = jax.device_get(
-            _encode_batch(network, draws, params, batch, key, np.float32(temperature))
-        )
+        tau = np.float32(temperature)
+        results = jax.device_get(_encode_batch(network, draws, params, batch, key, tau))
         encoded, inputs, modes = results
         yield (
             encoded,
@@ -374,7 +303,7 @@ def encode_texts(
 
 
 def resolve_temperature(model: GANet, temperature: float | None) -> float:
-    """Returns `temperature`, or the temperature of the configuration of the model if it is None."""
+    """Returns `temperature`, or that of the configuration of the model if it is None."""
     if temperature is None:
         return float(model.config.gates.temperature)
     check_positive(temperature=temperature)
@@ -495,7 +424,7 @@ def measure(
     longest: int = LARGEST,
     key: Key[Array, ""] | None = None,
     on_estimator: Callable[[Estimator], None] | None = None,
-) -> Measured:
+) -> _report.Measured:
     """Measures estimators of the gradient with respect to gate logits against the exact gradient.
 
     The loss of a text is its cross-entropy as a function of its gates, with the states of the
@@ -561,18 +490,18 @@ def measure(
         if on_estimator is not None:
             on_estimator(estimator)
 
-        def sample(i: int, estimator: Estimator = estimator) -> Sample:
+        def sample(i: int, estimator: Estimator = estimator) -> _report.Sample:
             n, text_encoded = int(selected.lengths[i]), encoded[i]
             logits = jnp.asarray(text_encoded.gate_logits[0], jnp.float32)
             args = (params, text_encoded, np.int32(selected.labels[i]))
-            estimates = estimate_gradients(
+            estimates = _report.estimate_gradients(
                 loss, estimator, logits, keys[i], args, text_encoded.mask[0]
             )
-            rounding = rounding_tolerance(sizes[i], logits.dtype)
-            return Sample(
+            rounding = _report.rounding_tolerance(sizes[i], logits.dtype)
+            return _report.Sample(
                 np.asarray(estimates)[:, :n], exact[i], rounding, estimator.evaluations(n)
             )
 
-        rows.append(summarize(estimator, map(sample, range(len(exact)))))
+        rows.append(_report.summarize(estimator, map(sample, range(len(exact)))))
     norm = float(np.sqrt(np.mean([g @ g for g in exact])))
-    return Measured(tuple(rows), len(exact), draws, norm)
+    return _report.Measured(tuple(rows), len(exact), draws, norm)

@@ -1,77 +1,157 @@
-"""Checkpoints with all arrays and settings that a run needs to continue with the same bits."""
+"""Checkpoints by Orbax, with a checksum of each array, and the parameters of a finished run."""
 
-import concurrent.futures
 import contextlib
-import itertools
+import hashlib
 import json
 import logging
 import math
 import os
-import re
 import shutil
-from collections.abc import Callable
+import warnings
+import zlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.experimental import multihost_utils
 
 from gatedjax._utils.json import to_json_values
-from gatedjax.training import manifest
-from gatedjax.training.identity import CheckpointMismatch as CheckpointMismatch
-from gatedjax.training.identity import (
-    check_leaves,
-    describe,
-    describe_arrays,
-    differences,
-    named_leaves,
-)
-from gatedjax.training.identity import check_settings as check_settings
-from gatedjax.training.identity import flatten as flatten
-from gatedjax.training.manifest import CheckpointDamaged as CheckpointDamaged
+from gatedjax._utils.terminal import printable
 
-T = TypeVar("T")
+REMOVED = "removed"
+"""The folder into which Orbax moves the checkpoints that are to be removed."""
 
-# Errors that a damaged file causes. A folder without permission (PermissionError) is not damaged.
-DAMAGED = (ValueError, KeyError, TypeError, FileNotFoundError)
 
-# Names of folders that a killed process leaves while it writes or removes a step.
-_LEFTOVER = re.compile(r"\d+\.(partial|removed|orbax-checkpoint-tmp)")
+class CheckpointMismatch(ValueError):
+    """Raised if a checkpoint belongs to another run; the message lists the differences."""
+
+    def __init__(self, message: str) -> None:
+        # The message has names from a file, which may have control characters.
+        super().__init__(printable(message))
+
+
+class CheckpointDamaged(RuntimeError):
+    """Raised if a checkpoint cannot be read, or has other arrays than were saved.
+
+    Attributes:
+      problems: a list of the damages, such as "best: params.w differs from its checksum".
+    """
+
+    def __init__(self, folder: Path, problems: Sequence[str]) -> None:
+        self.problems = list(problems)
+        super().__init__(printable(f"{folder} is damaged: {'; '.join(problems[:5])}"))
 
 
 class CheckpointNotSaved(OSError):
     """Raised if a checkpoint cannot be written; earlier checkpoints are unchanged."""
 
 
+def named(tree: Any) -> dict[str, Any]:
+    """Returns the leaves of a tree by dotted name, such as "opt_state.0.mu.kernel"."""
+    flat, _ = jax.tree_util.tree_flatten_with_path(tree)
+    leaves = {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in flat}
+    if len(leaves) < len(flat):
+        raise ValueError("arrays must have different names: rename keys with a dot in them")
+    return leaves
+
+
+def describe(tree: Any) -> dict[str, str]:
+    """Returns dtype and shape of each array of a tree, such as "float32[3, 4]", by dotted name."""
+    return {name: f"{x.dtype}{list(x.shape)}" for name, x in named(tree).items()}
+
+
+def differences(old: dict[str, Any], new: dict[str, Any], words: Sequence[str]) -> list[str]:
+    """Returns a line for each name with different values; `words` stand before the two values."""
+    return [
+        f"{name}: {words[0]} {old.get(name, 'nothing')}, {words[1]} {new.get(name, 'nothing')}"
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    ]
+
+
+def checksums(tree: Any) -> dict[str, int]:
+    """Returns the CRC32 of each array by name; all processes must call it."""
+    sums = {}
+    for name, x in named(tree).items():
+        if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+            x = jax.random.key_data(x)
+        if isinstance(x, jax.Array) and not (x.is_fully_addressable or x.is_fully_replicated):
+            x = multihost_utils.process_allgather(x, tiled=True)
+        sums[name] = zlib.crc32(np.ascontiguousarray(x).reshape(-1).view(np.uint8).data)
+    return sums
+
+
+def _solid(tree: Any) -> Any:
+    """Returns a tree without its arrays of size 0, which Orbax refuses."""
+    return jax.tree.map(lambda x: x if math.prod(x.shape) else None, tree)
+
+
+def _orbax() -> Any:
+    # Orbax is imported only here, because its import takes most of a second and `import
+    # gatedjax.training` does not need it.
+    import orbax.checkpoint
+
+    # Orbax logs each file that it touches at the level "warning".
+    logging.getLogger("absl").setLevel(logging.ERROR)
+    return orbax.checkpoint
+
+
+def _read(path: Path, like: Any) -> Any:
+    """Reads the arrays in a folder; as NumPy arrays in nested dicts if like is None."""
+    ocp = _orbax()
+    with ocp.PyTreeCheckpointer() as reader, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if like is not None:
+            args = ocp.checkpoint_utils.construct_restore_args(like)
+            return reader.restore(path, args=ocp.args.PyTreeRestore(like, restore_args=args))
+        saved = reader.metadata(path).item_metadata.tree
+        # NumPy arrays do not ask for the devices of the run that saved them.
+        args = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), saved)
+        return reader.restore(path, args=ocp.args.PyTreeRestore(restore_args=args))
+
+
+class _Keep:
+    """The policy of a run for Orbax: the newest step, and the newest `keep` multiples of `every`.
+
+    A step between them, saved after a signal, goes with the next one, so that a stopped run leaves
+    the steps of an unbroken run.
+    """
+
+    def __init__(self, keep: int, every: int) -> None:
+        self.keep, self.every = keep, every
+
+    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
+        """Returns for each checkpoint, oldest first, whether it stays."""
+        steps = [info.step for info in checkpoints]
+        regular = [step for step in steps if step % self.every == 0 or step == max(steps)]
+        return [step in regular[-self.keep :] for step in steps]
+
+
 class CheckpointStore:
-    """A folder of checkpoints that are verified by hashes. The oldest checkpoints are removed.
+    """The checkpoints of a run: an Orbax `CheckpointManager` with checksums of its arrays.
 
-    A checkpoint has the train state, the best parameters so far, a JSON record, and a manifest with
-    the hash of each file and array. Orbax writes a step into a folder with a temporary name, the
-    manifest is written last, and then the folder is renamed to the number of the step. A save that
-    is killed therefore leaves no step. A step is removed when `keep` newer steps are complete. A
-    step that is no multiple of `every`, as after a signal, is removed when a newer step is
-    complete, so that a run that was stopped leaves the same steps as an uninterrupted run.
-
-    The first `save` creates the folder. Reading changes no files.
+    A checkpoint has trees of arrays by name, such as the train state and the best parameters so
+    far, and a JSON record. Orbax writes in the background and makes a step visible by a rename, so
+    that a killed save leaves no step. Reading changes no files.
 
         >>> import tempfile
         >>> store = CheckpointStore(tempfile.mkdtemp(), keep=2)
         >>> for step in (1, 2, 3):
-        ...     store.save(step, {"w": np.ones(2)}, {"w": np.ones(2)}, {"loss": 0.5})
+        ...     store.save(step, {"loss": 0.5}, state={"w": np.ones(2)}, best={"w": np.ones(2)})
         >>> store.close()
         >>> store.steps(), store.record(3)
         ([2, 3], {'loss': 0.5})
 
     Args:
-      directory: the folder that has, or will have, a folder for each saved step.
+      directory: the folder of the steps, which the first `save` creates.
       keep: the number of steps to keep.
       every: the number of steps between the regular checkpoints of a run.
 
     Attributes:
       directory: the absolute path of the folder of the steps.
-      keep: the number of steps to keep.
-      every: the number of steps between the regular checkpoints of a run.
 
     Raises:
       ValueError: if `keep` or `every` is below 1.
@@ -81,133 +161,73 @@ class CheckpointStore:
         for name, value in (("keep", keep), ("every", every)):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
-        self.directory = Path(directory).absolute()
-        self.keep, self.every = keep, every
-        self._writer: concurrent.futures.ThreadPoolExecutor | None = None
-        self._saving: tuple[int, concurrent.futures.Future[None]] | None = None
+        self.directory, self._keep = Path(directory).absolute(), _Keep(keep, every)
+        self._manager: Any = None
+        self._saving: int | None = None
         self._saved: list[int] = []
 
     def folder(self, step: int) -> Path:
         """Returns the folder of the checkpoint with the number `step`, which need not exist."""
         return self.directory / str(step)
 
-    def found(self) -> list[int]:
-        """Returns the numbers of all checkpoints, oldest first, damaged ones included."""
-        if not self.directory.is_dir():
-            return []
-        names = [path.name for path in self.directory.iterdir() if path.is_dir()]
-        # `isdecimal` accepts leading zeros and digits of other scripts, which no save writes.
-        return sorted(int(n) for n in names if n.isdecimal() and n == str(int(n)))
-
     def steps(self) -> list[int]:
-        """Returns the numbers of the checkpoints that have a manifest, oldest first."""
-        return [step for step in self.found() if (self.folder(step) / manifest.NAME).is_file()]
+        """Returns the numbers of the complete checkpoints, oldest first."""
+        names = [p.name for p in self.directory.iterdir()] if self.directory.is_dir() else []
+        # `isdecimal` accepts leading zeros and digits of other scripts, which no save writes.
+        return sorted(int(name) for name in names if name.isdecimal() and name == str(int(name)))
 
     def latest(self) -> int | None:
-        """Returns the number of the newest checkpoint with a manifest; None if there is none."""
+        """Returns the number of the newest checkpoint; None if there is none."""
         return max(self.steps(), default=None)
 
     # -- writing -------------------------------------------------------------------------------
 
-    def save(self, step: int, state: Any, best: Any, record: dict[str, Any]) -> None:
-        """Copies arrays and writes them in the background.
-
-        The step is complete when `poll` returns its number, or when `wait` returns.
+    def save(self, step: int, record: dict[str, Any], **trees: Any) -> None:
+        """Copies the arrays and writes them in the background; all processes must call it.
 
         Args:
           step: the number of the checkpoint. A complete checkpoint of this number is not replaced.
-          state: the train state, a tree of NumPy arrays.
-          best: the best parameters so far, a tree of NumPy arrays.
           record: a dict of values that JSON can represent.
+          **trees: trees of arrays: the train state as `state`, the best parameters as `best`.
 
         Raises:
-          CheckpointNotSaved: if the previous save failed.
-          RuntimeError: in another process than process 0, where Orbax would write no arrays.
+          CheckpointNotSaved: if this save or the one before cannot be written.
         """
-        if jax.process_index() != 0:
-            raise RuntimeError(
-                f"save must be called in process 0 of the run, got process {jax.process_index()}"
-            )
         self.wait()
-        if os.path.lexists(self.folder(step)):
-            # A run that was continued reaches the step again with the same bits, so the old
-            # checkpoint stays.
-            if manifest.is_complete(self.folder(step)):
-                self._saved.append(step)
-                return
-            self.set_aside(step)
-        if self._writer is None:
-            # A single thread keeps the order of the saves. Leftovers are removed here and not in
-            # the constructor, because programs that only read must change no files.
-            self._writer = concurrent.futures.ThreadPoolExecutor(1, "checkpoint")
-            self._clean()
-        trees = {
-            "state": jax.tree.map(_copy_if_shared, state),
-            "best": jax.tree.map(_copy_if_shared, best),
-        }
-        leaves = {item: named_leaves(tree) for item, tree in trees.items()}
-        # Orbax refuses arrays of size 0, so only the manifest has their shapes.
-        trees = jax.tree.map(lambda x: x if x.size else None, trees)
-        task = self._writer.submit(self._write, step, trees, leaves, to_json_values(record))
-        self._saving = (step, task)
-
-    def _write(self, step: int, trees: dict, leaves: dict, record: dict) -> None:
-        """Writes a step in the background, and removes the steps that it supersedes."""
-        partial = self.directory / f"{step}.partial"
+        self._saving = step
+        if step in self.steps():  # a run that continued reaches it again, with the same bits
+            return
+        trees = {name: _solid(tree) for name, tree in trees.items()}
+        trees = {name: tree for name, tree in trees.items() if jax.tree.leaves(tree)}
+        sums = {name: checksums(tree) for name, tree in trees.items()}
+        ocp, body = _orbax(), json.dumps([to_json_values(record), sums])
+        entry = {"body": body, "sha256": hashlib.sha256(body.encode()).hexdigest()}
+        items = {name: ocp.args.PyTreeSave(tree) for name, tree in trees.items()}
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            _remove(partial)
-            _orbax_save(partial, trees, record)
-            manifest.write(partial, step, leaves)
-            if manifest.find_excess(manifest.read_manifest(partial)):
-                # Packed constants are so small that a reader would refuse the file as forged.
-                shutil.rmtree(partial)
-                _orbax_save(partial, trees, record, packed=False)
-                manifest.write(partial, step, leaves)
-            # The arrays are read back, because Orbax has reported saves that wrote no array.
-            for item, entries in manifest.read_manifest(partial)["leaves"].items():
-                _read_arrays(partial, item, entries, set(entries))
-            # The rename makes the step visible in a single operation. The folder is synced, because
-            # otherwise a power cut may undo the rename.
-            os.rename(partial, self.folder(step))
-            manifest.sync_folder(self.directory)
-        except BaseException:
-            # An incomplete step is useless, and a full disk needs the space.
-            self._clean()
-            raise
-        self._retire()
+            if self._manager is None:
+                options = ocp.CheckpointManagerOptions(
+                    preservation_policy=self._keep,
+                    cleanup_tmp_directories=True,
+                    # A step that is half removed would count as damaged.
+                    todelete_subdir=REMOVED,
+                )
+                self._manager = ocp.CheckpointManager(self.directory, options=options)
+            args = ocp.args.Composite(record=ocp.args.JsonSave(entry), **items)
+            self._manager.save(step, args=args, force=True)
+        except Exception as error:  # Orbax raises errors of many kinds
+            raise self._not_saved(error) from error
 
-    def _retire(self) -> None:
-        """Removes complete steps that newer complete steps supersede; damaged steps stay."""
-        complete = [step for step in self.steps() if manifest.is_complete(self.folder(step))]
-        between = [step for step in complete[:-1] if step % self.every]
-        regular = [step for step in complete if step not in between]
-        for step in between + regular[: -self.keep]:
-            # The folder is renamed first, because a step that is half removed would count as
-            # damaged.
-            removed = self.directory / f"{step}.removed"
-            _remove(removed)
-            try:
-                os.rename(self.folder(step), removed)
-            except OSError:
-                continue  # because the new step is safe; the next save tries again
-            _remove(removed)
-
-    def _clean(self) -> None:
-        if self.directory.is_dir():
-            for path in self.directory.iterdir():
-                if _LEFTOVER.match(path.name):
-                    _remove(path)
-
-    def poll(self) -> list[int]:
+    def poll(self, *, wait: bool = False) -> list[int]:
         """Returns the numbers of the steps that became complete since the last call.
 
-        It does not wait for a save in progress.
+        Args:
+          wait: True waits for a save in progress.
 
         Raises:
           CheckpointNotSaved: if a save failed since the last call.
         """
-        if self._saving is not None and self._saving[1].done():
+        busy = self._manager is not None and self._manager.is_saving_in_progress()
+        if self._saving is not None and (wait or not busy):
             self.wait()
         saved, self._saved = self._saved, []
         return saved
@@ -220,346 +240,296 @@ class CheckpointStore:
         """
         if self._saving is None:
             return
-        step, task = self._saving
-        error = task.exception()
+        try:
+            if self._manager is not None:
+                self._manager.wait_until_finished()
+                self._manager.check_for_errors()
+        except Exception as error:  # Orbax raises errors of many kinds
+            raise self._not_saved(error) from error
+        if jax.process_index() == 0:
+            shutil.rmtree(self.directory / REMOVED, ignore_errors=True)
+        self._saved.append(self._saving)
         self._saving = None
-        if error is None:
-            self._saved.append(step)
-            return
+
+    def _not_saved(self, error: BaseException) -> CheckpointNotSaved:
+        step, self._saving = self._saving, None
+        reason = str(error).strip() or type(error).__name__
+        if "No space left on device" in reason:
+            reason = "No space left on device"
+        # A manager that has failed once would fail again.
+        manager, self._manager = self._manager, None
+        with contextlib.suppress(Exception):
+            manager.close()
         failure = CheckpointNotSaved(
-            f"checkpoint {step} was not saved in {self.directory}: "
-            f"{str(error).strip() or type(error).__name__}. "
-            f"Steps that are whole: {self.steps() or 'none'}."
+            f"checkpoint {step} was not saved in {self.directory}: {reason[-300:]}. Steps that are "
+            f"whole: {self.steps() or 'none'}."
         )
         # The number lets a caller distinguish a full disk from other failures.
-        failure.errno = getattr(error, "errno", None)
-        raise failure from error
+        cause: BaseException | None = error
+        while cause is not None and failure.errno is None:
+            failure.errno = getattr(cause, "errno", None)
+            cause = cause.__cause__ or cause.__context__
+        return failure
 
     def close(self) -> None:
-        """Waits for the save in progress and stops the background thread."""
+        """Waits for the save in progress and ends the background threads."""
         try:
             self.wait()
         finally:
-            if self._writer is not None:
-                self._writer.shutdown()
-                self._writer = None
-
-    def set_aside(self, step: int) -> Path:
-        """Moves the folder of a damaged step to a folder with the suffix "-bad".
-
-        `step` is the number of the checkpoint. Returns its new path.
-        """
-        self.wait()
-        folder = self.directory.with_name(self.directory.name + "-bad")
-        folder.mkdir(exist_ok=True)
-        names = itertools.chain([str(step)], (f"{step}-{n}" for n in itertools.count(2)))
-        target = next(folder / name for name in names if not (folder / name).exists())
-        os.replace(self.folder(step), target)
-        return target
+            if self._manager is not None:
+                manager, self._manager = self._manager, None
+                manager.close()
 
     # -- reading -------------------------------------------------------------------------------
 
-    def manifest(self, step: int) -> dict[str, Any]:
-        """Returns the manifest of a step, without checking the files that it lists.
+    def record(self, step: int) -> dict[str, Any]:
+        """Returns the JSON record of the checkpoint with the number `step`.
 
-        It is a dict with "step", "time" (in seconds since 1970), "files" ({"size", "sha256"} of
-        each file by path) and "leaves" ([dtype and shape, hash] of each array by name, in "state"
-        and "best").
+        Raises:
+          CheckpointDamaged: if it differs from the save.
         """
-        return manifest.read_manifest(self.folder(step))
+        return self._entry(step)[0]
 
-    def verify(self, step: int, *, arrays: bool = False) -> dict[str, Any]:
-        """Checks the hashes of all files of a step and returns its manifest.
+    def checksums(self, step: int) -> dict[str, dict[str, int]]:
+        """Returns the CRC32 of each array of the checkpoint `step`, by its tree and its name."""
+        return self._entry(step)[1]
+
+    def _entry(self, step: int) -> tuple[dict[str, Any], dict[str, dict[str, int]]]:
+        try:
+            entry = json.loads((self.folder(step) / "record" / "metadata").read_bytes())
+            if hashlib.sha256(entry["body"].encode()).hexdigest() != entry["sha256"]:
+                raise ValueError("the text must have its checksum, got another")
+            record, sums = json.loads(entry["body"])
+        except (ValueError, KeyError, TypeError, RecursionError, FileNotFoundError,
+                NotADirectoryError) as error:  # fmt: skip
+            raise CheckpointDamaged(self.folder(step), [f"record: {error}"]) from error
+        return record, sums
+
+    def restore(self, step: int, **like: Any) -> dict[str, Any]:
+        """Reads trees of a checkpoint and compares the checksums of their arrays.
 
         Args:
           step: the number of the checkpoint.
-          arrays: True also checks the hashes of all arrays.
+          **like: for each tree, such as `state`, a tree of shapes, dtypes and perhaps shardings;
+            or None for NumPy arrays in nested dicts.
 
         Returns:
-          The manifest, a dict with "step", "time", "files" (size and hash of each file) and
-          "leaves" (shape and hash of each array), see the method `manifest`.
+          The trees by name.
 
         Raises:
-          CheckpointDamaged: if a file or an array differs from the save; the message names it.
+          CheckpointDamaged: if a file is damaged; the message names arrays that differ.
+          CheckpointMismatch: if the arrays have other names, shapes or dtypes than `like`.
         """
-        content = manifest.verify(self.folder(step))
-        for item, leaves in content["leaves"].items() if arrays else ():
-            _read_arrays(self.folder(step), item, leaves, set(leaves))
-        return content
+        sums, result = self.checksums(step), {}
+        for name, tree in like.items():
+            if name not in sums and (tree is None or not jax.tree.leaves(_solid(tree))):
+                result[name] = {} if tree is None else jax.tree.map(_empty, tree, _solid(tree))
+                continue
+            try:
+                saved = _read(self.folder(step) / name, None if tree is None else _solid(tree))
+                now = checksums(saved)
+            except PermissionError:
+                raise
+            except Exception as error:  # Orbax raises errors of many kinds for a damaged file
+                raise CheckpointDamaged(self.folder(step), [f"{name}: {error!s:.300}"]) from error
+            if wrong := [k for k in sums[name] | now if sums[name].get(k) != now.get(k)]:
+                raise CheckpointDamaged(
+                    self.folder(step), [f"{name}: {k} differs from its checksum" for k in wrong]
+                )
+            result[name] = saved if tree is None else jax.tree.map(_empty, tree, saved)
+        return result
 
-    def record(self, step: int) -> dict[str, Any]:
-        """Returns the JSON record of a step, the dict that `save` received.
+    def arrays(self, step: int, tree: str = "best") -> dict[str, np.ndarray]:
+        """Returns the NumPy arrays of the tree `tree` of the checkpoint `step` by dotted name."""
+        return named(jax.tree.map(np.asarray, self.restore(step, **{tree: None})[tree]))
 
-        The hash of its file is checked.
-
-        Raises:
-          CheckpointDamaged: if the file differs from the save.
-        """
-        manifest.verify(self.folder(step), "record/")
-        try:
-            record = _orbax_record(self.folder(step) / "record")
-        except (ValueError, RecursionError):
-            record = None
-        if not isinstance(record, dict):
-            raise CheckpointDamaged(self.folder(step), ["record/ holds no JSON object"])
-        return record
-
-    def restore(self, step: int, state_like: Any, best_like: Any) -> tuple[Any, Any]:
-        """Reads a step as NumPy arrays.
-
-        The hashes of the files are checked before they are read, and names, shapes and dtypes
-        before arrays are allocated. The hashes of the arrays are checked last.
+    def restore_newest(self, check: Callable[[dict[str, Any]], None], **like: Any) -> Any:
+        """Reads the newest good checkpoint; moves damaged ones to checkpoints-bad/ with a warning.
 
         Args:
-          step: a step with a manifest.
-          state_like: a tree of shapes and dtypes of the train state (from `jax.eval_shape`).
-          best_like: a tree of shapes and dtypes of the best parameters.
+          check: called with the record; raises CheckpointMismatch for another run.
+          **like: see `restore`.
 
         Returns:
-          The train state and the best parameters.
+          (step, record, trees); None without checkpoints.
 
         Raises:
-          CheckpointMismatch: if the saved arrays have other names, shapes or dtypes.
-          CheckpointDamaged: if a file or an array differs from the save.
+          RuntimeError: if there are checkpoints and none can be read.
         """
-        leaves = self.verify(step)["leaves"]
-        trees = {"state": state_like, "best": best_like}
-        for item, like in trees.items():
-            saved = {name: entry[0] for name, entry in leaves.get(item, {}).items()}
-            current = describe_arrays(like)
-            # The comparison needs only the manifest, so no array of another network is read.
-            check_leaves(saved, current, self.directory)
-        state, best = (
-            self._read_tree(step, item, leaves[item], like) for item, like in trees.items()
-        )
-        return state, best
+        damaged: dict[int, CheckpointDamaged] = {}
+        for step in reversed(self.steps()):
+            try:
+                record = self.record(step)
+                check(record)
+                trees = self.restore(step, **like)
+            except CheckpointDamaged as error:
+                damaged[step] = error
+                continue
+            # They are moved only now, because a folder without any good checkpoint must stay as it
+            # is for its user.
+            for number, cause in damaged.items():
+                target = self._set_aside(number)
+                warnings.warn(
+                    f"checkpoint {number} cannot be read and is now {target} ({cause}); continuing "
+                    f"from step {step}",
+                    RuntimeWarning,
+                    stacklevel=5,
+                )
+            return step, record, trees
+        if damaged:
+            cause = damaged[max(damaged)]
+            raise RuntimeError(
+                f"no checkpoint in {self.directory} can be read: tried {sorted(damaged)} ({cause})"
+                "; remove the folder to start again"
+            ) from cause
+        return None
 
-    def restore_partial(
-        self,
-        step: int,
-        params_like: Any,
-        which: Literal["best", "last"] = "best",
-        part: Literal["params", "model_state"] = "params",
-    ) -> tuple[Any, list[str]]:
-        """Reads the parameters that have the same name, shape and dtype as in `params_like`.
+    def _set_aside(self, step: int) -> Path:
+        folder = self.directory.with_name(self.directory.name + "-bad")
+        target, number = folder / str(step), 2
+        while target.exists():
+            target, number = folder / f"{step}-{number}", number + 1
+        if jax.process_index() == 0:
+            folder.mkdir(exist_ok=True)
+            os.replace(self.folder(step), target)
+        return target
 
-        Args:
-          step: a step with a manifest.
-          params_like: a tree of arrays, the parameters of the network or, with part="model_state",
-            its model state. An array that the step lacks is returned unchanged.
-          which: "best" reads the best parameters up to the step, "last" the parameters of the step.
-          part: "model_state" reads the model state in place of the parameters.
-
-        Returns:
-          The parameters as a tree like `params_like`, and a list with a line for each array that
-          only the step or only `params_like` has.
-        """
-        every = self.verify(step)["leaves"]
-        item, prefix = "state", f"{part}."
-        if which == "best":
-            # Without a model state the best tree is the parameters, without a prefix.
-            has_state = any(n.split(".")[0] == "model_state" for n in every.get("state", {}))
-            item, prefix = "best", prefix if has_state or part == "model_state" else ""
-        leaves = every.get(item, {})
-        saved = {n.removeprefix(prefix): e for n, e in leaves.items() if n.startswith(prefix)}
-        current = describe_arrays(params_like)
-        both = {n: prefix + n for n, e in saved.items() if current.get(n) == e[0]}
-        arrays = _read_arrays(self.folder(step), item, leaves, set(both.values()))
-        named = {
-            name: arrays[both[name]] if name in both else leaf
-            for name, leaf in named_leaves(params_like).items()
-        }
-        params = jax.tree.unflatten(jax.tree.structure(params_like), named.values())
-        return params, differences({n: e[0] for n, e in saved.items()}, current)
-
-    def arrays(self, step: int, item: Literal["state", "best"]) -> dict[str, np.ndarray]:
-        """Returns a dict of all arrays of a part of a step by name, after checking their hashes.
-
-        It serves tools that have no network to compare with.
-
-        Args:
-          step: a step with a manifest.
-          item: "state" for the train state, "best" for the best parameters.
-        """
-        leaves = self.verify(step)["leaves"].get(item, {})
-        return _read_arrays(self.folder(step), item, leaves, set(leaves))
-
-    def read_newest(self, read: Callable[[list[int]], T], count: int = 1) -> T:
-        """Calls `read` with the newest steps, and again if a run removes them meanwhile.
-
-        Args:
-          read: maps the numbers of the newest steps, oldest first, to a result.
-          count: the number of steps; there may be fewer.
-
-        Returns:
-          The result of `read`.
-
-        Raises:
-          FileNotFoundError: if there are no steps.
-          CheckpointDamaged: if a step that still exists differs from the save.
-        """
+    def read_newest(self, read: Callable[[int], Any]) -> Any:
+        """Returns `read` of the newest step, again if a run removed that step while it was read."""
         while True:
-            # The list is read twice, because a run may replace all steps while it is read.
-            steps = (self.steps() or self.steps())[-count:]
-            if not steps:
+            step = self.latest()
+            if step is None:
                 raise FileNotFoundError(f"no checkpoint in {self.directory}")
             try:
-                return read(steps)
+                return read(step)
             except (CheckpointDamaged, FileNotFoundError):
-                if all(self.folder(step).exists() for step in steps):
+                if self.folder(step).exists():
                     raise
 
-    def _read_tree(self, step: int, item: str, leaves: dict[str, Any], like: Any) -> Any:
-        arrays = _read_arrays(self.folder(step), item, leaves, set(leaves))
-        current = named_leaves(like)
-        return jax.tree.unflatten(jax.tree.structure(like), [arrays[name] for name in current])
+
+def _empty(like: Any, saved: Any) -> Any:
+    """Returns an array that was saved, or an array of size 0, which was not."""
+    return jnp.zeros(like.shape, like.dtype) if saved is None else saved
 
 
-def _read_arrays(
-    folder: Path, item: str, leaves: dict[str, Any], names: set[str]
-) -> dict[str, np.ndarray]:
-    """Reads arrays, and checks their shapes and hashes with the manifest."""
-    empty = {n: x for n, e in leaves.items() if (x := manifest.empty_array(e[0])) is not None}
-    stored = {n: e[0] for n, e in leaves.items() if n not in empty}
-    try:
-        arrays = _orbax_arrays(folder / item, stored, names - empty.keys())
-    # A machine with too little memory is no sign of damage.
-    except MemoryError:
-        raise
-    except Exception as error:
-        # A forged file can raise any error in Orbax. A file without permission is not damaged.
-        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-            raise
-        reason = str(error).split("\n", 1)[0][:200]
-        raise CheckpointDamaged(folder, [f"{item}/ cannot be read: {reason}"]) from error
-    arrays |= {n: x for n, x in empty.items() if n in names}
-    wrong = [
-        f"array {name} in {item}/ is not what was saved"
-        for name in sorted(names)
-        if manifest.leaf_hash(arrays[name]) != leaves[name][1]
-    ]
-    if wrong:
-        raise CheckpointDamaged(folder, wrong)
-    return arrays
+def saved_settings(record: dict[str, Any]) -> dict[str, Any]:
+    """Returns the settings in the record of a checkpoint; {} if another program wrote it."""
+    return record.get("identity", {}).get("settings", {})
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
-            path.unlink()
+def saved_description(record: dict[str, Any]) -> dict[str, Any]:
+    """Returns the settings and the metadata in the record of a checkpoint, a dict."""
+    return saved_settings(record) | record.get("metadata", {})
 
 
-def _copy_if_shared(array: Any) -> np.ndarray:
-    array = np.asarray(array)
-    return array if array.flags.owndata else array.copy()
+def restore_params(
+    workdir: str | Path,
+    like: Any,
+    partial: bool = False,
+    *,
+    which: Literal["best", "last"] = "best",
+    step: int | None = None,
+    part: Literal["params", "shared"] = "params",
+) -> tuple[Any, list[str]]:
+    """Reads the parameters of a run, or the shared carried arrays that belong to them.
 
+    It takes no lock and changes no files. While a run writes new checkpoints, the newest complete
+    checkpoint is read.
 
-def _orbax() -> tuple[Any, Any]:
-    # Orbax is imported only here, because its import takes most of a second and `import
-    # gatedjax.training` does not need it.
-    import orbax.checkpoint as ocp
+        >>> import tempfile
+        >>> workdir = Path(tempfile.mkdtemp())
+        >>> store = CheckpointStore(workdir / "checkpoints")
+        >>> store.save(1, {}, best={"params": {"w": np.ones(2)}})
+        >>> store.close()
+        >>> restore_params(workdir, {"w": np.zeros(2)})
+        ({'w': array([1., 1.])}, [])
 
-    # Orbax logs each file that it touches at the level "warning".
-    logging.getLogger("absl").setLevel(logging.ERROR)
-    # This host has all arrays, so that it need not wait for other processes of the run.
-    process = jax.process_index()
-    return ocp, ocp.options.MultiprocessingOptions(primary_host=process, active_processes={process})
+    Args:
+      workdir: the workdir of `fit`.
+      like: a tree with the parameters of the network that receives the parameters, such as the
+        result of `task.init`. Their shapes and dtypes suffice if partial is False.
+      partial: True reads the parameters with the same name, shape and dtype, and returns the rest
+        as they are in `like`.
+      which: "best" reads the best parameters by the evaluations up to the checkpoint, "last" the
+        parameters at the checkpoint.
+      step: the step of the checkpoint (default: the newest).
+      part: "params", or "shared" for the shared carried arrays.
 
+    Returns:
+      The arrays as NumPy arrays, and a line for each array that only the checkpoint or only `like`
+      has (an empty list if partial is False).
 
-def _orbax_save(
-    folder: Path, trees: dict[str, Any], record: dict[str, Any], *, packed: bool = True
-) -> None:
-    """Writes trees of arrays and a JSON record into a folder by Orbax."""
-    ocp, alone = _orbax()
-    handlers, arguments = {}, {}
-    for item, tree in trees.items():
-        if packed:
-            handlers[item] = ocp.StandardCheckpointHandler(multiprocessing_options=alone)
-            arguments[item] = ocp.args.StandardSave(tree)
-        else:
-            # The standard handler has no option that turns compression off.
-            handlers[item] = ocp.PyTreeCheckpointHandler(
-                multiprocessing_options=alone, use_compression=False
-            )
-            arguments[item] = ocp.args.PyTreeSave(tree)
-    handler = ocp.CompositeCheckpointHandler(
-        record=ocp.JsonCheckpointHandler(multiprocessing_options=alone),
-        composite_options=ocp.CompositeOptions(multiprocessing_options=alone),
-        **handlers,
-    )
-    with ocp.Checkpointer(handler, multiprocessing_options=alone) as checkpointer:
-        checkpointer.save(
-            folder, args=ocp.args.Composite(record=ocp.args.JsonSave(record), **arguments)
+    Raises:
+      FileNotFoundError: if workdir has no checkpoint, or no checkpoint of that step.
+      CheckpointMismatch: if the arrays differ and partial is False.
+      CheckpointDamaged: if the checkpoint differs from the save.
+    """
+    if which not in ("best", "last"):
+        raise ValueError(f"which must be 'best' or 'last', got {which!r}")
+    store = CheckpointStore(Path(workdir) / "checkpoints")
+    if step is not None and step not in store.steps():
+        raise FileNotFoundError(
+            f"no checkpoint {step} in {store.directory}: it has {store.steps()}"
         )
+    item = "state" if which == "last" else "best"
+    prefix = f"carried.{part}." if which == "last" and part == "shared" else f"{part}."
+    read = lambda step: store.arrays(step, item)  # noqa: E731
+    arrays = store.read_newest(read) if step is None else read(step)
+    saved = {k.removeprefix(prefix): x for k, x in arrays.items() if k.startswith(prefix)}
+    expected, old, new = named(like), describe(saved), describe(like)
+    # Arrays of size 0 are not saved.
+    empty = {name: x for name, x in expected.items() if name not in old and not math.prod(x.shape)}
+    old |= describe(empty)
+    saved |= {name: np.zeros(x.shape, x.dtype) for name, x in empty.items()}
+    lines = differences(old, new, ("saved", "now"))
+    if lines and not partial:
+        raise CheckpointMismatch(
+            "\n  ".join([f"{store.directory} holds the parameters of another network:", *lines])
+            + "\npartial=True loads those that fit."
+        )
+    leaves = [saved[k] if old.get(k) == new[k] else x for k, x in expected.items()]
+    return jax.tree.unflatten(jax.tree.structure(like), leaves), lines
 
 
-def _orbax_record(folder: Path) -> dict[str, Any]:
-    from etils import epath
+def average_params(workdir: str | Path, like: Any, count: int) -> tuple[Any, tuple[int, ...]]:
+    """Averages the parameters in the newest checkpoints of a run.
 
-    ocp, alone = _orbax()
-    handler = ocp.JsonCheckpointHandler(multiprocessing_options=alone)
-    return handler.restore(epath.Path(folder), args=ocp.args.JsonRestore())
+    The last step is among the averaged checkpoints. A run that was stopped and continued has the
+    same average as an uninterrupted run.
 
+        >>> import tempfile
+        >>> workdir = Path(tempfile.mkdtemp())
+        >>> store = CheckpointStore(workdir / "checkpoints")
+        >>> for step, w in ((1, 1.0), (2, 2.0)):
+        ...     store.save(step, {}, state={"params": {"w": np.array([w])}})
+        >>> store.close()
+        >>> average_params(workdir, {"w": np.zeros(1)}, 2)
+        ({'w': array([1.5])}, (1, 2))
 
-def _other_codecs(folder: Path) -> list[str]:
-    """Returns a line for each array in a folder that is not packed as Orbax packs it by default."""
-    import tensorstore
+    Args:
+      workdir: the workdir of `fit`.
+      like: parameters of the network, a tree of arrays or of their shapes and dtypes.
+      count: the number of checkpoints to average. `TrainConfig.keep_checkpoints` limits how many
+        there are; with fewer, all are averaged.
 
-    if not (folder / "manifest.ocdbt").is_file():
-        return ["manifest.ocdbt is missing"]
-    base = {"driver": "file", "path": f"{folder}/"}
-    store = tensorstore.KvStore.open({"driver": "ocdbt", "base": base}).result()
-    wrong = []
-    for key in sorted(store.list().result()):
-        name, _, file = key.decode("utf-8", "replace").rpartition("/")
-        if file == "zarr.json":
-            wrong.append(f"{name}: stored as zarr 3")
-        elif file == ".zarray":
-            # Another codec unpacks a chunk completely, up to 2 GB, before its size is checked.
-            codec = json.loads(store.read(key).result().value).get("compressor")
-            if codec is not None and codec.get("id") != "zstd":
-                wrong.append(f"{name}: packed by {codec.get('id')!r}")
-    return wrong
+    Returns:
+      The averaged parameters as NumPy arrays, and a tuple of the steps of the checkpoints.
 
+    Raises:
+      ValueError: if count is below 1.
+      FileNotFoundError, CheckpointMismatch, CheckpointDamaged: see `restore_params`.
 
-def _orbax_arrays(folder: Path, saved: dict[str, str], names: set[str]) -> dict[str, np.ndarray]:
-    """Reads the arrays `names` from a folder that Orbax wrote; returns them by dotted name."""
-    from etils import epath
+    Reference: Vaswani et al. 2017, section 6.1.
+    """
+    if count < 1:
+        raise ValueError(f"count must be at least 1, got {count}")
+    store = CheckpointStore(Path(workdir) / "checkpoints")
 
-    ocp, alone = _orbax()
-    handler = ocp.PyTreeCheckpointHandler(multiprocessing_options=alone)
-    stored = handler.metadata(epath.Path(folder)).tree
-    named = named_leaves(stored)
-    wrong = differences(saved, {name: describe(leaf) for name, leaf in named.items()})
-    for name in names & named.keys():
-        chunk = getattr(named[name].storage, "chunk_shape", None) or ()
-        # A chunk is unpacked completely, even from a small file.
-        if any(c > max(s, 1) for c, s in zip(chunk, named[name].shape, strict=True)):
-            wrong.append(f"{name}: chunks of {list(chunk)}")
-    wrong = wrong or _other_codecs(folder)
-    if not wrong:
-        size = sum(math.prod(named[n].shape) * np.dtype(named[n].dtype).itemsize for n in names)
-        # The check comes before the arrays are allocated, because the system would kill the
-        # process.
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        if size > memory:
-            wrong = [f"arrays of {size} bytes on a machine with {memory}"]
-    if wrong:
-        raise ValueError("; ".join(wrong[:4]).replace(", now ", ", stored "))
-    if not names:
-        return {}
-    item = jax.tree_util.tree_map_with_path(
-        lambda path, leaf: (
-            leaf
-            if jax.tree_util.keystr(path, simple=True, separator=".") in names
-            else ocp.PLACEHOLDER
-        ),
-        stored,
-    )
-    arguments = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), stored)
-    restored = handler.restore(
-        epath.Path(folder), args=ocp.args.PyTreeRestore(item=item, restore_args=arguments)
-    )
-    return {n: np.asarray(x) for n, x in named_leaves(restored).items() if n in names}
+    def mean_of(newest: int) -> tuple[Any, tuple[int, ...]]:
+        steps = [step for step in store.steps() if step <= newest][-count:]
+        trees = [restore_params(workdir, like, which="last", step=step)[0] for step in steps]
+        # The mean is computed in float64, because narrower types would round at each addition.
+        mean = lambda *x: np.mean(x, axis=0, dtype=np.float64).astype(x[0].dtype)  # noqa: E731
+        return jax.tree.map(mean, *trees), tuple(steps)
+
+    return store.read_newest(mean_of)

@@ -1,8 +1,13 @@
-"""Options of training. The docstrings of the fields are the help of the command line."""
+"""Options of training, the optimizer and its moving average.
+
+The docstrings of the fields are the help of the command line.
+"""
 
 import dataclasses
+import functools
 import math
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,27 +15,27 @@ import optax
 
 from gatedjax._utils.choices import check_choices
 from gatedjax._utils.field_docs import document_fields
+from gatedjax._utils.field_limits import (
+    ABOVE_0,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    at_least,
+    check_limits,
+    check_options,
+)
 from gatedjax._utils.limits import MOST_BATCH, MOST_SEED, MOST_STEPS, check_most
 from gatedjax._utils.numbers import make_plain
-from gatedjax.training._averages import EmaState as EmaState
-from gatedjax.training._averages import eval_params as eval_params
-from gatedjax.training._averages import params_ema as params_ema
-from gatedjax.training._transforms import promoting, reset_where, train_all_but
 
 
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
-    """The update rule, the learning rate and its schedule, as keywords with defaults.
-
-    `name` is "adam", "adamw", "adadelta", "adagrad" or "sgd". `learning_rate` is the peak rate
-    after `warmup_steps`, and `schedule` its course: "constant", "cosine", "linear", "rsqrt" or
-    "staircase". `clip_norm` bounds the norm of the gradient; None does not clip.
-    """
+    """The update rule, the learning rate and its schedule, as keywords with defaults."""
 
     name: Literal["adam", "adamw", "adadelta", "adagrad", "sgd"] = "adam"
     """The update rule."""
-    learning_rate: float = 1e-3
+    learning_rate: Annotated[float, POSITIVE] = 1e-3
     """The peak learning rate."""
     schedule: Literal["constant", "cosine", "linear", "rsqrt", "staircase"] = "constant"
     """The course of the learning rate after warm-up. cosine and linear fall to 0 at the last step,
@@ -46,17 +51,17 @@ class OptimizerConfig:
     """staircase: reset the moments of adam or adamw at each fall of the learning rate."""
     warmup_steps: int = 0
     """The number of steps in which the learning rate rises linearly from 0."""
-    clip_norm: float | None = None
+    clip_norm: Annotated[float | None, ABOVE_0] = None
     """The largest global norm of the gradient, to which larger gradients are clipped; None does not
     clip."""
-    weight_decay: float = 0.0
+    weight_decay: Annotated[float, NOT_NEGATIVE] = 0.0
     """adamw: the decoupled weight decay. adadelta: the factor w of the penalty w/2 times the sum of
     the squared parameters."""
-    beta2: float = 0.999
+    beta2: Annotated[float, SHARE] = 0.999
     """adam, adamw: the decay of the mean squared gradient."""
-    rho: float = 0.9
+    rho: Annotated[float, SHARE] = 0.9
     """adadelta: the decay of the mean squared gradient and of the mean squared update."""
-    epsilon: float | None = None
+    epsilon: Annotated[float | None, ABOVE_0] = None
     """The number that is added to denominators; None is 1e-8, or 1e-6 for adadelta and 1e-7 for
     adagrad."""
     ema_decay: float | None = None
@@ -71,27 +76,21 @@ class OptimizerConfig:
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """The length of training, evaluation, checkpoints, and the use of the devices.
+    """The length of training, evaluation, checkpoints, and devices, as keywords with defaults."""
 
-    All fields are keywords with defaults. A run has `num_steps` updates and the random `seed`;
-    `log_every`, `eval_every` and `checkpoint_every` are the steps between logs, evaluations and
-    checkpoints. `best_metric` names the metric that selects the best parameters, `parallel` is
-    "sharding", "fsdp", "pmap" or "single", and `optimizer` is an `OptimizerConfig`.
-    """
-
-    num_steps: int = 1000
+    num_steps: Annotated[int, at_least(1, MOST_STEPS)] = 1000
     """The number of updates."""
-    log_every: int = 50
+    log_every: Annotated[int, at_least(1, MOST_STEPS)] = 50
     """The number of steps between lines of metrics.jsonl."""
-    eval_every: int = 200
+    eval_every: Annotated[int, at_least(1, MOST_STEPS)] = 200
     """The number of steps between evaluations; the last step is always evaluated."""
-    checkpoint_every: int = 200
+    checkpoint_every: Annotated[int, at_least(1, MOST_STEPS)] = 200
     """The number of steps between checkpoints; the last step is always saved."""
-    keep_checkpoints: int = 2
+    keep_checkpoints: Annotated[int, at_least(1, MOST_STEPS)] = 2
     """The number of checkpoints to keep; older checkpoints are removed."""
-    seed: int = 0
+    seed: Annotated[int, at_least(0, MOST_SEED)] = 0
     """The seed of parameters, dropout and gates."""
-    seeds: int = 1
+    seeds: Annotated[int, at_least(1, MOST_BATCH)] = 1
     """Train this many seeds, from `seed` on, side by side in one compiled program."""
     sweep: tuple[float, ...] = ()
     """Train each seed with each of these values of sweep-over, in the same program."""
@@ -101,58 +100,31 @@ class TrainConfig:
     parallel: Literal["sharding", "fsdp", "pmap", "single"] = "sharding"
     """Split each batch over the devices with jit and shardings (fsdp: the parameters and the
     optimizer state too), or with pmap, or use one device."""
-    accumulate: int = 1
+    accumulate: Annotated[int, at_least(1, MOST_BATCH)] = 1
     """Compute the gradient of a batch in this many parts, one after the other. It saves memory and
     does not change the update."""
-    early_stop_patience: int | None = None
+    early_stop_patience: Annotated[int | None, at_least(1, MOST_STEPS)] = None
     """Stop after this many evaluations without improvement; None never stops early."""
     best_metric: str = "loss"
     """The evaluation metric by which the best parameters are chosen."""
     best_mode: Literal["auto", "max", "min"] = "auto"
     """max if a larger best-metric is better, min if a smaller one is. auto is min for a metric with
     loss, perplexity or error in its name, and max for all others."""
-    max_skipped: int = 10
+    max_skipped: Annotated[int, at_least(0, MOST_STEPS)] = 10
     """The most updates in a row that may be skipped because the loss, the gradient or the updated
     parameters are not finite."""
     optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
     """The update rule, the learning rate and its schedule."""
     progress: bool = True
     """Show a progress bar, or a line per log if there is no terminal."""
-    tensorboard: bool = False
-    """Also write TensorBoard events, if a package for it is installed."""
-    profile_steps: int = 0
-    """Write a jax.profiler trace of this many steps to WORKDIR/profile, from step 10 on."""
 
     def __post_init__(self) -> None:
         """Raises ValueError or TypeError for values that no run can use."""
-        make_plain(self)
-        check_choices(self)
+        check_options(self)
         if not isinstance(self.optimizer, OptimizerConfig):
             raise TypeError(
                 f"optimizer must be an OptimizerConfig, got {type(self.optimizer).__name__}: "
                 "fit(..., optimizer=...) takes any optax.GradientTransformation"
-            )
-        for name in (
-            "num_steps",
-            "log_every",
-            "eval_every",
-            "checkpoint_every",
-            "keep_checkpoints",
-            "accumulate",
-            "seeds",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-            most = MOST_BATCH if name == "accumulate" else MOST_STEPS
-            check_most(name, getattr(self, name), most)
-        for name in ("max_skipped", "profile_steps", "seed"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
-            check_most(name, getattr(self, name), MOST_SEED if name == "seed" else MOST_STEPS)
-        check_most("seeds", self.seeds, MOST_BATCH)
-        if self.early_stop_patience is not None and self.early_stop_patience < 1:
-            raise ValueError(
-                f"early_stop_patience must be at least 1 or None, got {self.early_stop_patience}"
             )
 
     def is_better(self, value: float, best: float) -> bool:
@@ -165,27 +137,20 @@ class TrainConfig:
         """
         if math.isnan(value) or math.isnan(best):
             return not math.isnan(value)
-        is_max = mode_of(self.best_metric, self.best_mode) == "max"
+        is_max = self.mode == "max"
         return value > best if is_max else value < best
 
-
-def mode_of(best_metric: str, best_mode: str) -> str:
-    """Returns "max" or "min", the better values of a metric; "auto" depends on its name."""
-    if best_mode != "auto":
-        return best_mode
-    return "min" if any(word in best_metric.lower() for word in _FALLING) else "max"
-
-
-_FALLING = ("loss", "perplexity", "error")
-"""Words in the names of metrics of which smaller values are better."""
+    @property
+    def mode(self) -> str:
+        """The better values of `best_metric`, "max" or "min"; "auto" depends on its name."""
+        if self.best_mode != "auto":
+            return self.best_mode
+        falls = any(word in self.best_metric.lower() for word in ("loss", "perplexity", "error"))
+        return "min" if falls else "max"
 
 
 def make_optimizer(
-    config: OptimizerConfig,
-    num_steps: int,
-    *,
-    learning_rate: Any = None,
-    frozen: tuple[str, ...] = (),
+    config: OptimizerConfig, num_steps: int, *, learning_rate: Any = None
 ) -> optax.GradientTransformation:
     """Builds an Optax chain of clipping, the update rule with its schedule, and the moving average.
 
@@ -198,101 +163,78 @@ def make_optimizer(
     Args:
       config: the update rule, the learning rate and its schedule.
       num_steps: the step at which a cosine or linear schedule reaches 0.
-      learning_rate: a traced peak learning rate in place of the configured one, for a program that
-        trains with several learning rates.
-      frozen: paths of parameters that are not updated and have no optimiser state, see
-        `frozen_parameters`.
+      learning_rate: a traced peak learning rate in place of the configured rate.
 
     Returns:
       The chain.
 
     Raises:
-      ValueError: if a number is out of range, weight_decay is set without adamw or adadelta,
-        or reset_moments is set without adam or adamw and a staircase.
+      ValueError: if a number is out of range, or an option does not belong to the update rule.
     """
-    _check_optimizer(config, num_steps)
+    check_optimizer(config, num_steps)
     rate = learning_rate_of(config, num_steps, learning_rate)
     tiny: dict[str, Any] = {} if config.epsilon is None else {"eps": config.epsilon}
-    adam = {"b2": config.beta2, **tiny}
+    adam, decay = {"b2": config.beta2, **tiny}, {"weight_decay": config.weight_decay}
     rules = {
         "adam": lambda: optax.adam(rate, **adam),
-        "adamw": lambda: optax.adamw(rate, weight_decay=config.weight_decay, **adam),
-        "adadelta": lambda: optax.adadelta(
-            rate, rho=config.rho, weight_decay=config.weight_decay, **tiny
-        ),
+        "adamw": lambda: optax.adamw(rate, **decay, **adam),
+        "adadelta": lambda: optax.adadelta(rate, rho=config.rho, **decay, **tiny),
         "adagrad": lambda: optax.adagrad(rate, **tiny),
         "sgd": lambda: optax.sgd(rate),
     }
-    links = [_forgetful(config, rate, adam) if config.reset_moments else rules[config.name]()]
+    links = [rules[config.name]()]
+    if config.reset_moments:
+        links = [forgetful_adam(config, adam), optax.add_decayed_weights(config.weight_decay)]
+        links.append(optax.scale_by_learning_rate(rate))
     if config.clip_norm is not None:
-        # The gradient is clipped before the rule, so that the moments of the rule are those of the
-        # clipped gradient.
         links.insert(0, optax.clip_by_global_norm(config.clip_norm))
-    if frozen:
-        links = [train_all_but(optax.chain(*links), frozen)]
     if config.ema_decay is not None:
-        # The average stands behind the part with the frozen parameters, because evaluation needs an
-        # average of all parameters.
         links.append(params_ema(config.ema_decay))
     tx = optax.with_extra_args_support(links[0] if len(links) == 1 else optax.chain(*links))
     return optax.GradientTransformationExtraArgs(tx.init, promoting(tx.update))
 
 
-def _check_optimizer(config: OptimizerConfig, num_steps: int) -> None:
+def promoting(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns `function` with the standard promotion of dtypes, which the rules of Optax need."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **options: Any) -> Any:
+        with jax.numpy_dtype_promotion("standard"):
+            return function(*args, **options)
+
+    return run
+
+
+def check_optimizer(config: OptimizerConfig, num_steps: int) -> None:
     """Raises ValueError for numbers out of range and for options that the update rule lacks."""
     check_choices(config)
-    # Comparisons in this form also refuse NaN.
-    if not 0 < config.learning_rate < float("inf"):
-        raise ValueError(f"learning_rate must be positive and finite, got {config.learning_rate}")
-    if not 0 <= config.weight_decay < float("inf"):
-        raise ValueError(f"weight_decay must be in [0, inf), got {config.weight_decay}")
-    if config.weight_decay and config.name not in ("adamw", "adadelta"):
-        raise ValueError(
-            f"weight_decay must be 0 for {config.name!r}, got {config.weight_decay}: use 'adamw' "
-            "or 'adadelta'"
-        )
-    if not 0 <= config.warmup_steps <= num_steps:
-        raise ValueError(
-            f"optimizer.warmup_steps must be in [0, num_steps = {num_steps}], got "
-            f"{config.warmup_steps}"
-        )
-    if config.schedule == "staircase":
-        if not 0 < config.decay_rate <= 1:
-            raise ValueError(f"decay_rate must be in (0, 1], got {config.decay_rate}")
-        if config.decay_begin < 0 or config.decay_every < 1:
-            raise ValueError(
-                "decay_begin must be at least 0 and decay_every at least 1, got "
-                f"{config.decay_begin} and {config.decay_every}"
-            )
-        check_most("decay_begin", config.decay_begin, MOST_STEPS)
-        check_most("decay_every", config.decay_every, MOST_STEPS)
-    adaptive = config.name in ("adam", "adamw")
-    if config.reset_moments and not (adaptive and config.schedule == "staircase"):
-        raise ValueError(
-            "reset_moments must be False unless name is 'adam' or 'adamw' and schedule "
-            f"'staircase', got True for {config.name!r} and {config.schedule!r}"
-        )
-    for name in ("beta2", "rho"):
-        if not 0 < getattr(config, name) < 1:
-            raise ValueError(f"{name} must be in (0, 1), got {getattr(config, name)}")
-    for name in ("epsilon", "clip_norm"):
-        value = getattr(config, name)
-        if value is not None and not value > 0:
-            raise ValueError(f"{name} must be positive or None, got {value}")
-
-
-TO_ZERO = ("cosine", "linear")
-"""Schedules that fall to 0 at the last step, so that their rates depend on num_steps."""
+    check_limits(config, "optimizer.")
+    c, falls = config, config.schedule == "staircase"
+    decays, resets = c.name in ("adamw", "adadelta"), c.name in ("adam", "adamw") and falls
+    for name in ("decay_begin", "decay_every"):
+        check_most(name, getattr(c, name), MOST_STEPS)
+    for name, good, what in (  # comparisons in this form also refuse NaN
+        ("weight_decay", not c.weight_decay or decays, f"0 for {c.name!r} (not adamw, adadelta)"),
+        ("warmup_steps", 0 <= c.warmup_steps <= num_steps, f"in [0, num_steps = {num_steps}]"),
+        ("decay_rate", 0 < c.decay_rate <= 1 or not falls, "in (0, 1]"),
+        ("decay_begin", c.decay_begin >= 0 or not falls, "at least 0"),
+        ("decay_every", c.decay_every >= 1 or not falls, "at least 1"),
+        (
+            "reset_moments",
+            not c.reset_moments or resets,
+            "False unless name is adam or adamw and schedule is staircase",
+        ),
+    ):
+        if not good:
+            raise ValueError(f"optimizer.{name} must be {what}, got {getattr(c, name)}")
 
 
 def learning_rate_of(config: OptimizerConfig, num_steps: int, learning_rate: Any = None) -> Any:
     """Returns the learning rate of `config`: a number, or a function of the number of updates."""
     peak: Any = config.learning_rate if learning_rate is None else learning_rate
-    # A number needs no counter of steps in the state of the optimiser, a schedule does.
     if config.schedule == "constant" and not config.warmup_steps:
-        return peak
-    decay_steps = max(num_steps - config.warmup_steps, 1)
-    after = max(config.warmup_steps, 1)
+        return peak  # a number needs no counter in the state of the optimiser
+    decay_steps, after = max(num_steps - config.warmup_steps, 1), max(config.warmup_steps, 1)
     # The schedules have a peak of 1, so that a traced peak can scale them.
     falls: dict[str, optax.Schedule] = {
         "constant": optax.constant_schedule(1.0),
@@ -311,17 +253,111 @@ def learning_rate_of(config: OptimizerConfig, num_steps: int, learning_rate: Any
     return promoting(lambda count: peak * shape(count))
 
 
-def _forgetful(
-    config: OptimizerConfig, rate: Any, adam: dict[str, Any]
-) -> optax.GradientTransformation:
-    """Returns Adam or AdamW with moments that are reset at each fall of the learning rate."""
-    begin = config.warmup_steps + config.decay_begin
+class ResetState(NamedTuple):
+    """The number of updates so far, and the state of the inner transformation."""
 
-    def falls(count: jax.Array) -> jax.Array:
-        return (count >= begin) & ((count - begin) % config.decay_every == 0)
+    steps: jax.Array
+    inner: Any
 
-    # Only the moments are reset; the schedule of the rate is outside and keeps its count of steps.
-    links = [reset_where(optax.scale_by_adam(**adam), falls)]
-    if config.weight_decay:
-        links.append(optax.add_decayed_weights(config.weight_decay))
-    return optax.chain(*links, optax.scale_by_learning_rate(rate))
+
+def forgetful_adam(config: OptimizerConfig, adam: dict[str, Any]) -> optax.GradientTransformation:
+    """Returns Adam with moments that are reset at each fall of a staircase."""
+    inner, begin = optax.scale_by_adam(**adam), config.warmup_steps + config.decay_begin
+
+    def init(params: Any) -> ResetState:
+        return ResetState(jnp.zeros((), jnp.int32), inner.init(params))
+
+    def update(updates: Any, state: ResetState, params: Any = None) -> tuple[Any, ResetState]:
+        since = state.steps - begin
+        again = (since >= 0) & (since % config.decay_every == 0)
+        fresh = inner.init(updates)
+        old = jax.tree.map(lambda new, old: jnp.where(again, new, old), fresh, state.inner)
+        updates, new = inner.update(updates, old, params)
+        return updates, ResetState(state.steps + 1, new)
+
+    return optax.GradientTransformation(init, update)
+
+
+class EmaState(NamedTuple):
+    """The number of updates so far, and the average, in float32 or wider."""
+
+    steps: jax.Array
+    ema: Any
+
+
+def params_ema(decay: float) -> optax.GradientTransformation:
+    """Returns a transformation that computes a moving average of the parameters.
+
+    ema <- d ema + (1 - d) params,  d = min(decay, (1 + t) / (10 + t)) after t updates, so that the
+    average soon forgets the first parameters. Updates pass through unchanged.
+
+        >>> tx = optax.chain(optax.sgd(0.5), params_ema(0.9))
+        >>> params = {"w": jnp.array(1.0)}
+        >>> updates, state = tx.update({"w": jnp.array(2.0)}, tx.init(params), params)
+        >>> print(eval_params(params, state)["w"])
+        0.1
+
+    Args:
+      decay: the weight of the old average, in [0, 1).
+
+    Returns:
+      The transformation. It belongs at the end of a chain.
+
+    Raises:
+      ValueError: if decay is outside [0, 1).
+    """
+    if not 0 <= decay < 1:
+        raise ValueError(f"ema_decay must be in [0, 1) or None, got {decay}")
+
+    def init(params: Any) -> EmaState:
+        # The small steps of an average round to 0 in bfloat16 and float16.
+        wide = lambda p: jnp.array(p, jnp.promote_types(jnp.asarray(p).dtype, jnp.float32))  # noqa: E731
+        return EmaState(jnp.zeros((), jnp.int32), jax.tree.map(wide, params))
+
+    def update(updates: Any, state: EmaState, params: Any = None) -> tuple[Any, EmaState]:
+        if params is None:
+            raise ValueError("params must be given to update of params_ema, got None")
+        t = state.steps.astype(jnp.float32)
+        d = jnp.minimum(decay, (1 + t) / (10 + t))
+        new = optax.apply_updates(params, updates)
+        ema = jax.tree.map(lambda e, p: (d * e + (1 - d) * p).astype(e.dtype), state.ema, new)
+        return updates, EmaState(state.steps + 1, ema)
+
+    return optax.GradientTransformation(init, update)
+
+
+def eval_params(params: Any, opt_state: Any) -> Any:
+    """Returns the parameters to evaluate and to save, which depend on the optimiser.
+
+    With `params_ema` they are the moving average, with a schedule-free optimiser the result of
+    `optax.contrib.schedule_free_eval_params`, and with all other optimisers `params` unchanged. The
+    states are found inside chains and wrappers. A parameter that a transformation masks, or that is
+    None there because it is frozen, is returned as in `params`.
+
+        >>> params = {"w": jnp.array(1.0)}
+        >>> float(eval_params(params, optax.sgd(0.1).init(params))["w"])
+        1.0
+
+    Args:
+      params: the parameters of the last step.
+      opt_state: the state of the optimiser after the last step.
+
+    Returns:
+      Parameters with the structure, shapes and dtypes of `params`.
+    """
+    kinds = (EmaState, optax.contrib.ScheduleFreeState)
+    ours = lambda node: isinstance(node, kinds)  # noqa: E731
+    hole = lambda x: x is None or isinstance(x, optax.MaskedNode)  # noqa: E731
+    point = params
+    # In a chain the point moves from node to node, so that each parameter has the value of the last
+    # transformation that does not mask it.
+    for node in filter(ours, jax.tree.leaves(opt_state, is_leaf=ours)):
+        if isinstance(node, EmaState):
+            moved = node.ema
+        else:
+            part = jax.tree.map(lambda z, p: z if hole(z) else p, node.z, params, is_leaf=hole)
+            moved = optax.contrib.schedule_free_eval_params(node, part)
+        # An average that needs no change is returned itself, so that no array is copied.
+        narrow = lambda new, p: p if hole(new) else new.astype(p.dtype, copy=False)  # noqa: E731
+        point = jax.tree.map(narrow, moved, point, is_leaf=hole)
+    return point

@@ -2,22 +2,33 @@
 
 import dataclasses
 import hashlib
+import json
 import os
 import socket
 import sys
 import threading
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import jax
 import numpy as np
 
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.numbers import make_plain
+from gatedjax._utils.field_limits import at_least, check_options
+from gatedjax._utils.limits import MOST_STEPS
 from gatedjax._utils.terminal import say
 
 EXIT_UNREACHABLE = 69
 """The exit status if the processes of a run do not find each other in time (EX_UNAVAILABLE)."""
+_SHOWN = 12
+
+
+class ProcessMismatch(ValueError):
+    """Raised on all processes of a run if their settings, programs or data differ.
+
+    The message lists the processes and the values.
+    """
 
 
 @document_fields
@@ -25,9 +36,8 @@ EXIT_UNREACHABLE = 69
 class DistributedConfig:
     """The connection of the processes of a run. All of them are started with the same command.
 
-    All fields are keywords with defaults, which connect no processes. Set `auto` to True on a
-    cluster that JAX detects, or else set `coordinator` ("HOST:PORT" of process 0), `num_processes`
-    and `process_id` (from 0). `timeout_s` and `heartbeat_s` are limits in seconds.
+    The defaults connect no processes. Set `auto` on a cluster that JAX detects, or else
+    `coordinator`, `num_processes` and `process_id`.
     """
 
     auto: bool = False
@@ -38,14 +48,14 @@ class DistributedConfig:
     """The number of processes."""
     process_id: int | None = None
     """The number of this process, from 0."""
-    timeout_s: int = 60
+    timeout_s: Annotated[int, at_least(1, MOST_STEPS)] = 60
     """The seconds to wait for the other processes at the start."""
-    heartbeat_s: int = 30
+    heartbeat_s: Annotated[int, at_least(1, MOST_STEPS)] = 30
     """The seconds after which a process without a heartbeat counts as dead and stops the run."""
 
     def __post_init__(self) -> None:
         """Raises ValueError or TypeError for values that no run can use."""
-        make_plain(self)
+        check_options(self)
         explicit = (self.coordinator, self.num_processes, self.process_id)
         is_set = [value is not None for value in explicit]
         if any(is_set) and not all(is_set):
@@ -67,9 +77,6 @@ class DistributedConfig:
                 raise ValueError(
                     f"process_id must be in [0, num_processes = {processes}), got {number}"
                 )
-        for name in ("timeout_s", "heartbeat_s"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
 
 
 def initialize(config: DistributedConfig) -> bool:
@@ -95,14 +102,8 @@ def initialize(config: DistributedConfig) -> bool:
     """
     if not config.auto and config.coordinator is None:
         return False
-    options: dict[str, Any] = {}
     peers = "the processes of this cluster"
     if config.coordinator is not None:
-        options = {
-            "coordinator_address": config.coordinator,
-            "num_processes": config.num_processes,
-            "process_id": config.process_id,
-        }
         peers = f"{config.num_processes} processes at {config.coordinator}"
         # Process 0 opens the coordinator itself. The wait gives a clear message if it does not
         # answer.
@@ -124,7 +125,9 @@ def initialize(config: DistributedConfig) -> bool:
     timer.start()
     try:
         jax.distributed.initialize(
-            **options,
+            config.coordinator,
+            config.num_processes,
+            config.process_id,
             initialization_timeout=config.timeout_s + 30,
             heartbeat_timeout_seconds=config.heartbeat_s,
             # A process that ends with an error would otherwise wait long for the other processes.
@@ -156,18 +159,6 @@ def is_main() -> bool:
     return jax.process_index() == 0
 
 
-def broadcast_json(text: str) -> str:
-    """Returns the `text` of process 0 in all processes, which must call it at the same point."""
-    from jax.experimental import multihost_utils
-
-    data = np.frombuffer(text.encode(), np.uint8) if is_main() else np.zeros(0, np.uint8)
-    # A broadcast needs arrays of the same shape in all processes, so the size is sent first.
-    size = int(multihost_utils.broadcast_one_to_all(np.int32(len(data))))
-    padded = np.zeros(size, np.uint8)
-    padded[: len(data)] = data
-    return bytes(np.asarray(multihost_utils.broadcast_one_to_all(padded))).decode()
-
-
 def gather_text(text: str) -> list[str]:
     """Returns the `text` of each process in all processes, which must call it at the same point."""
     from jax.experimental import multihost_utils
@@ -185,10 +176,49 @@ def gather_text(text: str) -> list[str]:
     return [bytes(row[:size]).decode() for row, size in zip(rows, sizes, strict=True)]
 
 
-def max_over_processes(number: int) -> int:
-    """Returns the largest `number` of all processes, which must call it at the same point."""
+def agree(values: dict[str, Any]) -> None:
+    """Raises ProcessMismatch on all processes unless their values are equal; all must call it."""
+    # Each process compares the texts of all processes, so that all processes raise the error. If
+    # only a single process raised it, the rest would wait for it in the next exchange.
+    texts = gather_text(json.dumps(values, sort_keys=True))
+    if len(set(texts)) == 1:
+        return
+    first, *remaining = map(json.loads, texts)
+    lines = [
+        f"  process {number}: {name} is {other.get(name, 'not there')!r}, "
+        f"process 0 has {first.get(name, 'nothing')!r}"
+        for number, other in enumerate(remaining, 1)
+        for name in sorted(first.keys() | other.keys())
+        if first.get(name) != other.get(name)
+    ]
+    tail = [f"  and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+    raise ProcessMismatch(
+        f"the {jax.process_count()} processes of this run must be given the same:\n"
+        + "\n".join(lines[:_SHOWN] + tail)
+    )
+
+
+class Seen:
+    """Hashes of all arrays of some batches, which the processes of a run compare."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[str, Any] = {}
+
+    def add(self, batch: Mapping[str, Any]) -> None:
+        """Adds the arrays of a batch."""
+        for name, array in batch.items():
+            self._hashes.setdefault(name, hashlib.sha256()).update(np.asarray(array).tobytes())
+
+    def compare(self, title: str) -> None:
+        """Raises ProcessMismatch if the processes have seen other batches, and begins anew."""
+        agree({f"{title}, {k}": v.hexdigest()[:12] for k, v in sorted(self._hashes.items())})
+        self._hashes = {}
+
+
+def gather(value: Any) -> np.ndarray:
+    """Returns the numbers of all processes, with a first axis over them; all must call it."""
     if jax.process_count() == 1:
-        return number
+        return np.asarray(value)[None]
     from jax.experimental import multihost_utils
 
-    return int(np.max(multihost_utils.process_allgather(np.int32(number))))
+    return np.asarray(multihost_utils.process_allgather(np.asarray(value)))

@@ -1,64 +1,89 @@
-"""The training loop in `train`, for a run or for several runs side by side, and its result."""
+"""The training loop, for a run or for several runs side by side, and its result."""
 
+import collections
+import contextlib
 import dataclasses
+import math
 import signal
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, Protocol
+from pathlib import Path
+from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from gatedjax.training._agreement import Seen
-from gatedjax.training._checks import check_batch
-from gatedjax.training._meter import Interval, Meter
-from gatedjax.training._reach import Reach
-from gatedjax.training._record import Record
-from gatedjax.training._restore import Shared
-from gatedjax.training._signals import Signals
-from gatedjax.training._workdir import Line, Params, Profile, Workdir
-from gatedjax.training.config import TO_ZERO
-from gatedjax.training.distributed import max_over_processes
-from gatedjax.training.metrics import Metrics
-from gatedjax.training.progress import format_metrics
-from gatedjax.training.step import TrainState, refuse_mean_loss, split_best
-from gatedjax.training.task import Batch, Carry
+from gatedjax._utils.run_files import environment, write_json
+from gatedjax.training.checkpoint import CheckpointMismatch, CheckpointNotSaved, CheckpointStore
+from gatedjax.training.config import TrainConfig
+from gatedjax.training.data import TrainData, check_batch
+from gatedjax.training.distributed import Seen, agree, gather, gather_text, is_main
+from gatedjax.training.identity import compare, flatten
+from gatedjax.training.metrics import Metrics, to_floats
+from gatedjax.training.parallel import Parallel
+from gatedjax.training.progress import ProgressView, format_metrics
+from gatedjax.training.step import TrainState
+from gatedjax.training.task import Batch
+from gatedjax.training.workdir import MetricsLog, WorkdirLock, check_workdir
+
+REACH_STEPS = 10
+"""The fewest steps after which a parameter without gradient is an error: a layer below a layer that
+starts at zero has no gradient in the first steps."""
+IN_FLIGHT = 2
+"""The most steps in the queue of the device. Two keep it busy; with more a signal would wait."""
+OWN = ("progress", "keep_checkpoints")
+"""Training options in which processes may differ."""
+# Arrays of tokens that batches may have, with their lengths. Padding and tokens/s count these.
+TEXTS = (("lengths", "tokens"), ("document_lengths", "document"), ("query_lengths", "query"))
+Hook = Callable[[str, int, TrainState, dict[str, Any]], bool | None]
+"""A function (event, step, state, metrics), see `fit`."""
+
+
+class NonFiniteError(RuntimeError):
+    """Raised after too many updates in a row that are not finite.
+
+    Attributes:
+      step: the step, from 1, of the last of these updates.
+    """
+
+    def __init__(self, message: str, step: int) -> None:
+        super().__init__(message)
+        self.step = step
 
 
 @dataclasses.dataclass(frozen=True)
 class FitResult:
     """The result of `fit`. All arrays are NumPy arrays, not replicated over devices.
 
-        >>> result = FitResult(None, {}, 0, {}, [], "signal", 10, 1, signal.SIGINT)
+        >>> result = FitResult(None, {}, None, 0, {}, [], "signal", 10, signal.SIGINT)
         >>> result.stopped, result.exit_code
         ('signal', 130)
 
     Attributes:
       state: the last train state.
       best_params: the parameters of the best evaluation; without evaluation data the last ones.
+      best_shared: the shared carried arrays that belong to best_params; None without any.
       best_step: the step of the best evaluation; without evaluation data the last step.
       best_metrics: the metrics of the best evaluation by name; {} without evaluation data.
       history: the metrics of all evaluations by name, oldest first, each with its "step".
-      stopped: "done" after all steps, at the end of the data or by `stop_when`, "early" after early
+      stopped: "done" after all steps, at the end of the data or by the hook, "early" after early
         stopping, "signal" after a signal.
       steps: the number of updates, including those before the run was continued.
-      compilations: the number of step functions that this call traced, and compiled if no earlier
-        run of the process had the same program.
       signal: the number of the signal that stopped the run; None without a signal.
-      best_model_state: the model state that belongs to best_params; None for a task without one.
     """
 
     state: Any
     best_params: Any
+    best_shared: Any
     best_step: int
     best_metrics: dict[str, float]
     history: list[dict[str, float]]
     stopped: Literal["done", "early", "signal"]
     steps: int
-    compilations: int
     signal: int | None = None
-    best_model_state: Any = None
 
     @property
     def exit_code(self) -> int:
@@ -67,10 +92,10 @@ class FitResult:
 
 
 class StoppedBySignal(SystemExit):
-    """Raised by `fit(..., raise_on_signal=True)` after a signal; the run is saved and can continue.
+    """For programs that a signal must not let go on: `raise StoppedBySignal([result])`.
 
     It is a `SystemExit`, so that a script that does not catch it ends with the status 128 + the
-    number of the signal.
+    number of the signal. The run is saved and can continue.
 
     Attributes:
       results: a list of `FitResult`: the result of `fit`, or of each lane of `fit_lanes`.
@@ -81,303 +106,585 @@ class StoppedBySignal(SystemExit):
         super().__init__(128 + int(results[0].signal or 0))
 
 
-Callback = Callable[[int, TrainState, dict[str, float]], None]
-"""Called with the number of steps, the train state and the metrics by name, see `fit`."""
+@dataclasses.dataclass
+class Record:
+    """The progress of a run, which checkpoints save as JSON."""
+
+    step: int = 0
+    best_step: int = 0  # 0 before the first evaluation
+    best_metrics: dict[str, float] = dataclasses.field(default_factory=dict)
+    without_improvement: int = 0  # evaluations since the best
+    skipped_in_a_row: int = 0
+    finished: Literal["done", "early"] | None = None
+    history: list[dict[str, float]] = dataclasses.field(default_factory=list)
+
+    def add(self, step: int, metrics: dict[str, float], config: TrainConfig) -> bool:
+        """Records an evaluation and returns True if it is the best so far."""
+        name = config.best_metric
+        if name not in metrics:
+            raise ValueError(f"best_metric must be one of {sorted(metrics)}, got {name!r}")
+        self.history.append({"step": step, **metrics})
+        # NaN is never an improvement, so that early stopping counts it.
+        better = config.is_better(metrics[name], self.best_metrics.get(name, math.nan))
+        if better:
+            self.best_step, self.best_metrics = step, metrics
+        self.without_improvement = 0 if better else self.without_improvement + 1
+        return better
+
+    def decide(self, step: int, at_end: bool, config: TrainConfig) -> None:
+        """Sets `finished` if the run ends after this step."""
+        if self.finished is None:
+            self.step, patience = step, config.early_stop_patience
+            if at_end:
+                self.finished = "done"
+            elif patience is not None and self.without_improvement >= patience:
+                self.finished = "early"
 
 
-class Engine(Protocol):
-    """The arrays of a run, or of several runs side by side, and the functions that change them. For
-    several runs the arrays have a leading axis over the runs, which count from 0.
-    """
+@contextlib.contextmanager
+def signals(on_first: Callable[[], None]) -> Iterator[list[int]]:
+    """Yields a list that receives SIGTERM or SIGINT; a second signal has its usual effect."""
+    received: list[int] = []
+    before: dict[int, Any] = {}
 
-    state: TrainState
-    eval_data: Any
+    def note(number: int, frame: Any) -> None:
+        del frame
+        signal.signal(number, before[number])
+        received.append(number)
+        if len(received) == 1:
+            on_first()
 
-    def batches(self, start: int) -> Iterator[list[Batch]]:
-        """Yields for each step, from `start` on, the batch of each run, finished runs included."""
-
-    def advance(self, batches: list[Batch], running: list[int]) -> Metrics:
-        """Trains the runs `running` for a step and returns its metrics; the rest stays."""
-
-    def evaluate(self) -> tuple[list[dict[str, float]], bool]:
-        """Returns the metrics of each run, and True if this call compiled the evaluation."""
-
-    def learning_rates(self) -> dict[str, np.ndarray]:
-        """Returns the learning rates of the last update by name; {} if there are none."""
-
-    def state_for_callbacks(self) -> TrainState:
-        """Returns the train state on the devices, without an axis over devices."""
-
-    def data_state(self) -> Any:
-        """Returns the position in the training data as JSON; None if they are read by step."""
-
-    def keep_best(self, numbers: list[int]) -> None:
-        """Stores the present parameters of the runs with these numbers as their best ones."""
-
-    def fetch_carry(self) -> Carry:
-        """Returns the carried state as NumPy arrays or None; all processes must call it."""
-
-    def fetch(self, carry: Carry, records: list[Record]) -> tuple[TrainState, Params]:
-        """Returns the train state and the best parameters (`best_of`) as NumPy arrays. Before the
-        first evaluation of a run its best parameters are the last ones.
-        """
-
-    def to_record(self, step: int, records: list[Record], pending: Metrics) -> Line:
-        """Returns the progress for the record of a checkpoint, see `Restored.run`."""
-
-    def compilations(self) -> int:
-        """Returns the number of step functions that were compiled for this run so far."""
+    # Python allows only the main thread to set signal handlers.
+    if threading.current_thread() is threading.main_thread():
+        before = {n: signal.signal(n, note) for n in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @dataclasses.dataclass
-class TrainingRun:
-    """The variables of the training loop."""
+class Program:
+    """The functions of a run, or of L runs side by side, with a first axis L of all arrays."""
 
-    engine: Engine
-    work: Workdir
-    meter: Meter
-    shared: Shared
-    step: int
-    resumed: bool
-    stop_when: Callable[[int], bool] | None = None
-    callbacks: tuple[Callback, ...] = ()
-    shapes: set[tuple[Any, ...]] = dataclasses.field(default_factory=set)
-    reach: Reach | None = None
-    seen: Seen = dataclasses.field(init=False)
+    like: TrainState  # shapes and dtypes
+    sums: Metrics  # shapes and dtypes of the metrics of a step
+    init: Callable[[], TrainState]
+    # (state, sums, batch, numbers of the runs that have not ended) -> (state, sums, skipped)
+    step: Callable[..., tuple[TrainState, Metrics, jax.Array]]
+    evaluate: Callable[[TrainState], list[dict[str, float]]] | None  # the metrics of each run
+    point: Callable[[TrainState], Any]  # {"params": ..., "shared": ...}, which are evaluated
+    # Removes filler rows and lanes, because their number depends on the devices.
+    cut: Callable[[Any], Any]
+    fill: Callable[[Any], Any]  # the inverse of `cut`
+    data: TrainData
+    names: list[dict[str, Any]]  # entries of a run in metrics.jsonl; [{}] for a single run
+    rates: Callable[[Any], dict[str, Any]]  # from opt_state to learning rates by name
+    reachable: list[str]  # the paths of the trained parameters
 
-    def __post_init__(self) -> None:
-        self.seen = Seen(self.step)
+
+def rows_of(metrics: Metrics) -> list[dict[str, float]]:
+    """Returns the metrics of each run as floats."""
+    host = jax.tree.map(np.atleast_1d, jax.device_get(metrics))
+    count = max((len(ratio.total) for ratio in host.values()), default=1)
+    return [to_floats(jax.tree.map(lambda x, i=i: x[i], host)) for i in range(count)]
+
+
+@jax.jit
+def keep_better(better: jax.Array, new: Any, old: Any) -> Any:
+    """Returns `new` for the runs that improved, and `old` for the rest."""
+    mask = lambda x: better.reshape(better.shape + (1,) * (x.ndim - better.ndim))  # noqa: E731
+    return jax.tree.map(lambda n, o: jnp.where(mask(n), n, o), new, old)
+
+
+class Run:
+    """A run in its workdir: its arrays, its progress, and its log.
+
+    It is a context: at its end all saves are complete, and the workdir is free. No file is written
+    before it begins, so that all checks come first. Of several processes the first writes.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        config: TrainConfig,
+        parallel: Parallel,
+        workdir: str | Path | None,
+        identity: dict[str, Any],
+        metadata: dict[str, Any],
+        hook: Hook | None,
+    ) -> None:
+        self.program, self.config, self.parallel = program, config, parallel
+        self.path = None if workdir is None else Path(workdir)
+        self.identity, self.metadata = identity, metadata
+        self.hook, self.asked = hook, False  # True if the hook has asked to stop
+        self.reports = is_main() or not parallel.several
+        self.records = [Record() for _ in program.names]
+        self.step, self.fresh, self.evaluated = 0, True, False
+        self.view = ProgressView(config.num_steps, 0, False)
+        self.lock: WorkdirLock | None = None
+        self.log_file: MetricsLog | None = None
+        self.store: CheckpointStore | None = None
+        self.queue: collections.deque[Any] = collections.deque()
+        self.shapes: set[Any] = set()
+        self.reached: Any = False
+        zeros = lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), program.sums)  # noqa: E731
+        # A compiled function makes them faster than a transfer of each.
+        self._zeros = jax.jit(zeros, out_shardings=parallel.whole)
+        self.seen, self.compared = Seen(), 0  # the batches since the processes compared them
+        self.begin_interval()
+
+    # -- beginning and end ---------------------------------------------------------------------
+
+    def __enter__(self) -> "Run":
+        try:
+            self._open()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        with contextlib.ExitStack() as stack:
+            # The lock is released last, because the next run may write as soon as it is free.
+            if self.lock is not None:
+                stack.callback(self.lock.release)
+            if self.log_file is not None:
+                stack.callback(self.log_file.close)
+            self.view.close()
+            if self.store is not None:
+                with self._saving():
+                    self.store.close()
+
+    @contextlib.contextmanager
+    def _saving(self) -> Iterator[None]:
+        try:
+            yield
+        except CheckpointNotSaved:
+            # If the save failed because the folder is gone, WorkdirLost is the clearer error.
+            if self.lock is not None:
+                self.lock.check()
+            raise
+
+    def _open(self) -> None:
+        """Locks the workdir, and restores the newest good checkpoint or begins."""
+        program, config, restored = self.program, self.config, None
+        if self.parallel.several:
+            values = flatten(self.identity)
+            agree({k: v for k, v in values.items() if k.rpartition(".")[2] not in OWN})
+        if self.path is not None:
+            self._take(self.path)
+            every = config.checkpoint_every
+            self.store = CheckpointStore(
+                self.path / "checkpoints", config.keep_checkpoints, every=every
+            )
+            restored = self.store.restore_newest(self._check, **self._like())
+        if restored is not None:
+            self.step, record, trees = restored
+            program.data.restore(record["data"])
+        elif self.path is not None and self.log_file is not None:
+            # Only a new run writes these files, so that they describe its beginning.
+            about = self.identity["settings"] | self.metadata | {"train": config}
+            write_json(self.path / "config.json", about)
+            write_json(self.path / "environment.json", environment(config.seed))
+        if self.log_file is not None:
+            self.log_file.begin(None if restored is None else self.step)
+        if restored is None:
+            self.state = program.init()
+            self.best = jax.tree.map(jnp.copy, program.point(self.state))
+            self.sums = self._zeros()
+        else:
+            trees = program.fill(trees)
+            self.state, self.best, self.sums = trees["state"], trees["best"], trees["sums"]
+            self.records = [Record(**entry) for entry in record["runs"]]
+            for run in self.records:
+                # A larger num_steps continues a run that was done.
+                run.finished = None if run.finished == "done" else run.finished
+                run.decide(self.step, self.step >= config.num_steps, config)
+            self.fresh, self.compared = False, self.step
+        self.skipped = np.asarray(self.sums["skipped"].total)
+        if not self.over:
+            self.view = ProgressView(config.num_steps, self.step, config.progress and self.reports)
+        if restored is not None and self.reports:
+            self._tell_resumed()
+
+    def _take(self, path: Path) -> None:
+        """Creates and locks the folder, and reads its log before anything in it is changed."""
+        error: Exception | None = None
+        try:
+            if self.reports:
+                path.mkdir(parents=True, exist_ok=True)
+                # The lock file marks a folder as that of a run, so foreign files are looked for
+                # before it is created.
+                check_workdir(path)
+                self.lock = WorkdirLock(path)
+                self.log_file = MetricsLog(path / "metrics.jsonl")
+        except Exception as caught:  # the other processes wait for an answer
+            error = caught
+        texts = [""]
+        if self.parallel.several:
+            texts = gather_text("" if error is None else f"{type(error).__name__}: {error}")
+        if error is not None:
+            raise error
+        if any(texts):
+            raise RuntimeError(f"process 0 cannot start: {next(filter(None, texts))}")
+
+    def _like(self) -> dict[str, Any]:
+        """Returns shapes, dtypes and shardings of the trees of a checkpoint."""
+        program, parallel = self.program, self.parallel
+        best = jax.eval_shape(program.point, program.like)
+        trees = {"state": program.like, "best": best, "sums": program.sums}
+        shardings = {name: parallel.shardings(trees[name]) for name in ("state", "best")}
+        shardings["sums"] = jax.tree.map(lambda _: parallel.whole, program.sums)
+        cut = jax.eval_shape(program.cut, trees)
+
+        def place(full: Any, shape: Any, sharding: Any) -> Any:
+            # An array without its filler rows need not be divisible by the devices.
+            sharding = sharding if full.shape == shape.shape else parallel.whole
+            return jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding)
+
+        return jax.tree.map(place, trees, cut, shardings)
+
+    def _check(self, record: dict[str, Any]) -> None:
+        """Raises CheckpointMismatch if a checkpoint belongs to another run."""
+        notice = compare(record["identity"], self.identity, self.path)
+        if record["step"] > self.config.num_steps:
+            raise CheckpointMismatch(
+                f"{self.path} is at step {record['step']}, and num_steps is "
+                f"{self.config.num_steps}: use another workdir, or num_steps of at least "
+                f"{record['step']}"
+            )
+        if notice and self.reports:
+            self.view.notice(notice)
+
+    def _tell_resumed(self) -> None:
+        if self.over:
+            early = any(record.finished == "early" for record in self.records)
+            zero = self.config.optimizer.schedule in ("cosine", "linear")
+            longer = "" if early or zero else ", or a larger num_steps to continue it"
+            self.view.notice(
+                f"{self.path} holds a finished run of {self.step} steps: nothing is trained, and "
+                f"its result is returned. Use another workdir to train anew{longer}."
+            )
+            return
+        self.view.message(f"resuming {self.path} from step {self.step}")
+        if not self.program.data.repeatable:
+            warnings.warn(
+                f"the run continues from step {self.step} with the next batches that train_data "
+                "give, because repeatable=False: its result differs from that of an unbroken run, "
+                "and examples may be trained on again or left out",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+
+    def results(self, number: int | None) -> list[FitResult]:
+        """Returns the result of each run after the signal `number`, or None; all processes must
+        call it.
+        """
+        self._keep_unevaluated()
+        cut = self.program.cut({"state": self.state, "best": self.best})
+        trees = self.parallel.fetch(cut)
+        lanes = [trees]
+        if self.program.names[0]:
+            lanes = [
+                jax.tree.map(lambda x, i=i: x[i, ...], trees) for i in range(len(self.records))
+            ]
+        return [
+            FitResult(
+                state=lane["state"],
+                best_params=lane["best"]["params"],
+                best_shared=lane["best"]["shared"],
+                best_step=record.best_step if record.best_metrics else record.step,
+                best_metrics=record.best_metrics,
+                history=record.history,
+                stopped=(record.finished or "done") if self.over or number is None else "signal",
+                steps=record.step,
+                signal=number,
+            )
+            for record, lane in zip(self.records, lanes, strict=True)
+        ]
+
+    # -- a step --------------------------------------------------------------------------------
 
     @property
     def over(self) -> bool:
         """True if all runs have ended."""
-        return not self.meter.running()
+        return all(record.finished for record in self.records)
 
+    def running(self) -> list[int]:
+        """Returns the numbers, from 0, of the runs that have not ended."""
+        return [number for number, record in enumerate(self.records) if record.finished is None]
 
-def train(run: TrainingRun, signals: Signals) -> int | None:
-    """Trains until all runs have ended or a signal comes.
+    def tell(self, event: str, metrics: dict[str, Any] | None = None, step: int = -1) -> None:
+        """Calls the hook, at the present step if none is given."""
+        if self.hook is not None:
+            step = self.step if step < 0 else step
+            self.asked = bool(self.hook(event, step, self.state, metrics or {})) or self.asked
 
-    The order in a round is: step, log, evaluate, callbacks, decide about the end, check for a
-    signal and ask `stop_when`, save. A state is therefore evaluated before it is saved, and no
-    batch is read in between. If the data end before `num_steps`, the run ends after its last step.
-    A run that stops earlier is neither logged nor evaluated for that, because its checkpoint must
-    be that of an unbroken run at this step.
+    def advance(self, batch: Batch) -> None:
+        """Trains for a step."""
+        running = self.running()
+        shape = tuple([(name, np.shape(x)) for name, x in batch.items()])
+        new = shape not in self.shapes
+        if new:  # each new shape is compiled
+            self.view.phase("compile")
+        if self.parallel.several:
+            self.seen.add(batch)
+        began = time.perf_counter()
+        self.state, self.sums, skipped = self.program.step(self.state, self.sums, batch, running)
+        self.step += 1
+        self.queue.append((self.step, skipped, running, batch.get("example_id", ())))
+        if len(self.queue) > IN_FLIGHT:
+            self.queue[-1 - IN_FLIGHT][1].block_until_ready()
+        self.count(batch)
+        if new:
+            # The time of the compilation is measured, so that speeds and the estimated end leave
+            # it out.
+            jax.block_until_ready(skipped)
+            seconds = time.perf_counter() - began
+            self.shapes.add(shape)
+            self.compiling += seconds
+            self.view.once(seconds, steps=1)
+            self.view.phase("train")
+            self.tell("compiled")
+        self.tell("step")
+        self.view.step(self.step)
 
-    Args:
-      run: the variables of the loop, which it changes.
-      signals: the context that records SIGTERM and SIGINT.
+    def begin_interval(self) -> None:
+        """Begins the interval until the next line of metrics.jsonl."""
+        self.began, self.compiling = time.perf_counter(), 0.0
+        self.steps = self.tokens = self.cells = 0  # cells are tokens and padding
 
-    Returns:
-      The number of the signal that stopped the run, such as 15; None without a signal.
-    """
-    work, engine, config = run.work, run.engine, run.work.config
-    work.show(run.step, run.resumed)
-    profile = Profile(work)
-    first_step, stop = run.step, False
-    batches = engine.batches(first_step)
-    run.meter.interval = Interval()
-    try:
-        while not run.over and not stop:
-            profile.before_step(run.step - first_step, engine.state)
-            batch = next(batches, None)
-            if batch is not None:
-                _step(run, batch)
-            # A save that failed is reported soon after it, not at the next checkpoint.
-            work.report_saved()
-            at_end = batch is None or run.step >= config.num_steps
-            metrics: dict[str, float] = {}
-            # Without a batch the step may be logged and evaluated already.
-            if run.meter.pending and (run.step % config.log_every == 0 or at_end):
-                metrics = run.meter.log(run.step, engine.learning_rates())
-                if run.reach is not None:
-                    run.reach.refuse()
-                    run.reach = None
-            if _evaluates(run, at_end):
-                metrics |= _evaluate(run)
-            if metrics:
-                _call_back(run, metrics)
-            if batch is None:
-                _warn_of_end(run)
-            _decide(run, at_end)
-            # The check comes before the save, so that a run that stops is always saved.
-            stop = _should_stop(run, signals) or _is_last_step(run)
-            if run.step % config.checkpoint_every == 0 or run.over or stop:
-                _save(run)
-        work.settle()
-    finally:
-        profile.stop(engine.state)
-    # A signal during the last step is returned, because a program may start another run next.
-    return _find_signal(run, signals)
+    def count(self, batch: Batch) -> None:
+        """Adds a step to the interval: the numbers of tokens, and of tokens and padding."""
+        self.steps += 1
+        for lengths, cells in TEXTS:
+            if lengths in batch and cells in batch:
+                self.tokens += int(np.sum(batch[lengths]))
+                self.cells += math.prod(np.shape(batch[cells]))
 
+    def speeds(self) -> dict[str, float]:
+        """Returns speeds, without the time of compilation, and the share of padding, by name."""
+        seconds = max(time.perf_counter() - self.began - self.compiling, 1e-9)
+        speeds = {
+            "steps_per_s": round(self.steps / seconds, 3),
+            "compile_s": round(self.compiling, 3),
+        }
+        if self.cells:
+            speeds["tokens_per_s"] = round(self.tokens / seconds, 1)
+            speeds["padding"] = round(1 - self.tokens / self.cells, 4)
+        return speeds
 
-def _evaluates(run: TrainingRun, at_end: bool) -> bool:
-    if run.engine.eval_data is None or not (at_end or run.step % run.work.config.eval_every == 0):
-        return False
-    histories = [run.meter.records[number].history for number in run.meter.running()]
-    return any(not history or history[-1]["step"] != run.step for history in histories)
+    def write(self, number: int, line: dict[str, Any]) -> None:
+        """Writes a line of metrics.jsonl for a run, and passes it to the hook."""
+        if self.reports:
+            line = line | self.program.names[number] | {"time": round(time.time(), 3)}
+            if self.log_file is not None:
+                self.log_file.write(line)
+            self.tell(line["split"], line)
 
+    def log(self) -> None:
+        """Writes a line for each run with the means since its last line."""
+        self.report_skipped()
+        if not self.steps:
+            return
+        sums = jax.device_get(self.sums)
+        self._refuse_unreached(sums.pop("reached").total)
+        lines, speeds = rows_of(sums), self.speeds()
+        rates = {k: np.broadcast_to(v, len(lines)) for k, v in
+                 self.program.rates(self.state.opt_state).items()}  # fmt: skip
+        running = self.running()
+        for number in running:
+            rates_of_run = {name: float(rate[number]) for name, rate in rates.items()}
+            lines[number] |= rates_of_run | speeds
+            self.write(number, {"split": "train", "step": self.step, **lines[number]})
+        first = lines[running[0]]
+        self.view.log(self.step, {k: float(np.mean([lines[i][k] for i in running])) for k in first})
+        self.sums = self._zeros()
+        self.skipped = np.zeros_like(self.skipped)
+        self.begin_interval()
 
-def _call_back(run: TrainingRun, metrics: dict[str, float]) -> None:
-    if run.callbacks:
-        state = run.engine.state_for_callbacks()
-        for callback in run.callbacks:
-            # Each callback gets a copy, so that it may change its metrics.
-            callback(run.step, state, dict(metrics))
+    def _refuse_unreached(self, counts: np.ndarray) -> None:
+        """Raises ValueError if the gradient of a parameter was 0 in all steps of a fresh run."""
+        self.reached = self.reached | (np.atleast_2d(counts) > 0).any(axis=0)
+        if not self.fresh or self.step < REACH_STEPS:
+            return
+        self.fresh = False
+        names = zip(self.program.reachable, self.reached, strict=True)
+        if never := [name for name, reached in names if name and not reached]:
+            suffix = f" and {len(never) - 8} more" if never[8:] else ""
+            raise ValueError(
+                f"every parameter must have a gradient, got exactly 0 in all {self.step} steps for "
+                f"{', '.join(map(repr, never[:8]))}{suffix}: use them in the loss. What is not "
+                "trained belongs into Carried(shared=...), or its path into the attribute frozen "
+                f"of the task: frozen = ({never[0]!r},)"
+            )
 
+    def report_skipped(self) -> None:
+        """Writes a line for each skipped update; raises NonFiniteError after too many in a row."""
+        queue, self.queue = self.queue, collections.deque()
+        before, self.skipped = self.skipped, np.asarray(self.sums["skipped"].total)
+        if np.array_equal(before, self.skipped):  # the common case, without a transfer per step
+            for number in self.running() if queue else ():
+                self.records[number].skipped_in_a_row = 0
+            return
+        flags = jax.device_get([skipped for _, skipped, _, _ in queue])
+        for (step, _, running, ids), skipped in zip(queue, map(np.atleast_1d, flags), strict=True):
+            for number, record in enumerate(self.records):
+                if number not in running or not skipped[number]:
+                    record.skipped_in_a_row = 0
+                    continue
+                record.skipped_in_a_row += 1
+                rows = np.asarray(ids)[number] if np.ndim(ids) > 1 else np.asarray(ids)
+                self._report_skipped(number, step, [int(i) for i in rows if i >= 0])
 
-def _warn_of_end(run: TrainingRun) -> None:
-    warnings.warn(
-        f"train_data ended after {run.step} batches, and so does the run, although num_steps is "
-        f"{run.work.config.num_steps}: repeat the data, as dataset.repeat() of grain does, or give "
-        "fewer steps",
-        RuntimeWarning,
-        stacklevel=4,
-    )
+    def _report_skipped(self, number: int, step: int, ids: list[int]) -> None:
+        record, limit, name = self.records[number], self.config.max_skipped, ""
+        if self.program.names[number]:
+            name = f"seed {self.program.names[number]['seed']}: "
+        self.write(number, {"split": "skipped", "step": step, "example_id": ids})
+        shown = ", ".join(map(str, ids[:8]))
+        shown += f", and {len(ids) - 8} more in metrics.jsonl" if ids[8:] else ""
+        self.view.message(
+            f"{name}step {step}: loss, gradient or updated parameters are not finite, update "
+            f"skipped; examples {shown}"
+        )
+        if record.skipped_in_a_row > limit:
+            saved = f"The checkpoints in {self.path} were saved before. " if self.path else ""
+            raise NonFiniteError(
+                f"{name}{record.skipped_in_a_row} updates in a row had a loss, gradient or updated "
+                f"parameters that are not finite (limit {limit}), the last at step {step} with "
+                f"examples {shown}. {saved}Look for non-finite inputs, or lower the learning rate "
+                "in another workdir.",
+                step,
+            )
 
-
-def _step(run: TrainingRun, batches: list[Batch]) -> None:
-    first, view, meter = batches[0], run.work.view, run.meter
-    for batch in batches:
-        check_batch(batch, f"the batch of step {run.step}")
-    if run.work.several:
-        # A single process compares no digests, so it saves the time of hashing.
-        run.seen.add(first)
-    # Each new shape is compiled, and a gradient of another shape may reach other parameters.
-    shape = tuple(sorted((name, np.shape(value)) for name, value in first.items()))
-    new = shape not in run.shapes
-    began = time.perf_counter()
-    if new:
-        run.shapes.add(shape)
-        if run.reach is not None:
-            run.reach.look(first)
-        view.phase("compile")
-    metrics = run.engine.advance(batches, meter.running())
-    if new:
-        # The time of the compilation is measured, so that speeds and the estimated end leave it
-        # out.
-        jax.block_until_ready(metrics)
+    def evaluate(self) -> None:
+        """Evaluates the runs, logs the metrics and keeps the best parameters."""
+        histories = [self.records[number].history for number in self.running()]
+        is_due = any(not history or history[-1]["step"] != self.step for history in histories)
+        if self.program.evaluate is None or not is_due:
+            return
+        self.view.phase("evaluate")
+        self.tell("evaluate")
+        # Lines about skipped updates come before lines of later steps.
+        self.report_skipped()
+        began, values = time.perf_counter(), self.program.evaluate(self.state)
+        better = np.zeros(len(self.records), bool)
+        for number in self.running():
+            better[number] = self.records[number].add(self.step, values[number], self.config)
+        self._keep(better)
+        for number in self.running():
+            names = self.program.names[number]
+            title = "".join(f", {k} {v:g}" for k, v in names.items()) or ": evaluation"
+            self.view.message(f"step {self.step}{title}: {format_metrics(values[number])}")
+            self.write(number, {"split": "eval", "step": self.step, **values[number]})
+        self.view.phase("train")
+        # An evaluation takes no part in the speed of training, and the first one compiles.
         seconds = time.perf_counter() - began
-        meter.interval.compiling += seconds
-        view.once(seconds, steps=1)
-        view.phase("train")
-        run.work.event("compiled", run.step)
-    meter.add(run.step, refuse_mean_loss(metrics, fresh=run.step == 0), batches)
-    run.step += 1
-    run.work.event("step", run.step)
-    view.step(run.step)
+        self.began += seconds
+        if not self.evaluated:
+            self.view.once(seconds)
+        self.evaluated = True
+
+    def _keep(self, better: np.ndarray) -> None:
+        """Keeps the present parameters of some runs as their best."""
+        if better.any():
+            point = self.program.point(self.state)
+            width = len(jax.tree.leaves(point)[0]) if self.program.names[0] else 1
+            # The last lanes may be copies of the last run.
+            mask = better[np.minimum(np.arange(width), len(better) - 1)]
+            self.best = keep_better(mask if self.program.names[0] else mask[0], point, self.best)
+
+    def _keep_unevaluated(self) -> None:
+        # Before the first evaluation the best parameters are the last ones.
+        self._keep(np.array([not record.best_metrics for record in self.records]))
+
+    def save(self) -> None:
+        """Saves a checkpoint in the background."""
+        self.report_skipped()
+        if self.parallel.several:
+            self.seen.compare(f"batches of steps {self.compared + 1} to {self.step}")
+            self.compared = self.step
+        if self.store is None:
+            return
+        self.view.phase("save")
+        self.tell("save")
+        if self.lock is not None:
+            self.lock.check()
+        if self.log_file is not None:
+            # A checkpoint that survives a power cut must find the lines up to its step.
+            self.log_file.sync()
+        record = {
+            "step": self.step,
+            "runs": [dataclasses.asdict(record) for record in self.records],
+            "data": self.program.data.state(),
+            "identity": self.identity,
+            "metadata": self.metadata,
+        }
+        self._keep_unevaluated()
+        trees = {"state": self.state, "best": self.best, "sums": self.sums}
+        with self._saving():
+            self.store.save(self.step, record, **self.program.cut(trees))
+        self.view.phase("train")
+
+    def report_saved(self, *, wait: bool = False) -> None:
+        """Reports a checkpoint that became complete."""
+        if self.store is not None:
+            with self._saving():
+                for step in self.store.poll(wait=wait):
+                    self.tell("saved", step=step)
 
 
-def _evaluate(run: TrainingRun) -> dict[str, float]:
-    """Evaluates the runs, logs them and stores the best parameters; returns mean metrics."""
-    work, meter, step = run.work, run.meter, run.step
-    work.view.phase("evaluate")
-    work.event("evaluate", step)
-    # Lines about skipped updates come before those of later steps, wherever the run was stopped.
-    meter.check_skipped()
-    began = time.perf_counter()
-    values, compiled = run.engine.evaluate()
-    improved = []
-    for number in meter.running():
-        meter.write(number, {"split": "eval", "step": step, **values[number]})
-        work.view.message(f"step {step}{meter.title(number)}: {format_metrics(values[number])}")
-        if meter.records[number].add_evaluation(step, values[number], work.config):
-            improved.append(number)
-    if improved:
-        run.engine.keep_best(improved)
-    seconds = time.perf_counter() - began
-    # An evaluation takes no part in the speed of training, so the interval begins later by its
-    # time.
-    meter.interval.began += seconds
-    if compiled:
-        work.view.once(seconds)
-        work.event("compiled", step)
-    work.view.phase("train")
-    rows = [values[number] for number in meter.running()]
-    return {f"eval_{name}": float(np.mean([row[name] for row in rows])) for name in rows[0]}
+def train(run: Run, received: list[int]) -> int | None:
+    """Trains until all runs have ended, the hook asks to stop, or a signal comes, and returns the
+    number of the signal or None. A run that stops earlier is neither logged nor evaluated for that,
+    because its checkpoint must be that of an unbroken run at this step.
+    """
+    config, number, is_asked = run.config, None, False
+    run.begin_interval()
+    batches = run.program.data.read(run.step, config.num_steps)
+    while not run.over and number is None and not is_asked:
+        batch = next(batches, None)
+        if batch is not None:
+            run.advance(check_batch(batch, f"the batch of step {run.step}"))
+        # A save that failed is reported soon after it, not at the next checkpoint.
+        run.report_saved()
+        at_end = batch is None or run.step >= config.num_steps
+        logs = run.step % config.log_every == 0
+        if at_end or logs:
+            run.log()
+        if at_end or run.step % config.eval_every == 0:
+            run.evaluate()
+        if batch is None:
+            warnings.warn(
+                f"train_data ended after {run.step} batches, and so does the run, although "
+                f"num_steps is {config.num_steps}: repeat the data, as dataset.repeat() of grain "
+                "does, or give fewer steps",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        for record in run.records:
+            record.decide(run.step, at_end, config)
+        # Several processes stop together, at a step where they log.
+        if not run.parallel.several:
+            number, is_asked = received[0] if received else None, run.asked
+        elif logs or run.over:
+            flags = gather(np.array([received[0] if received else 0, run.asked])).max(axis=0)
+            number, is_asked = int(flags[0]) or None, bool(flags[1])
+        # The signal is looked for before the save, so that a run that stops is always saved.
+        if run.over or number or is_asked or run.step % config.checkpoint_every == 0:
+            run.save()
+    run.report_saved(wait=True)
+    # A signal during the last step is returned, because a program may start another run next.
+    return received[0] if received and not run.parallel.several else number
 
 
-def _is_last_step(run: TrainingRun) -> bool:
-    return run.stop_when is not None and not run.over and run.stop_when(run.step)
-
-
-def _decide(run: TrainingRun, at_end: bool) -> None:
-    for record in run.meter.records:
-        # A lane that has ended keeps the step at which it ended.
-        if record.finished is None:
-            record.step = run.step
-            record.finished = record.find_end_reason(run.step, run.work.config)
-            if record.finished is None and at_end:
-                record.finished = "done"
-
-
-def _should_stop(run: TrainingRun, signals: Signals) -> bool:
-    if run.work.several and run.step % run.work.config.log_every:
-        return False
-    return _find_signal(run, signals) is not None
-
-
-def _find_signal(run: TrainingRun, signals: Signals) -> int | None:
-    if not run.work.several:
-        return signals.received
-    return max_over_processes(signals.received or 0) or None
-
-
-def _save(run: TrainingRun) -> None:
-    engine, work, meter = run.engine, run.work, run.meter
-    # The record of the checkpoint has the number of updates that were skipped in a row.
-    meter.check_skipped()
-    # All processes take part in fetching the carried state and in the comparison.
-    carry = engine.fetch_carry()
-    if work.several:
-        state, best = engine.fetch(carry, meter.records)
-        # The comparison comes before the save, so that parameters that drifted apart are not saved.
-        run.seen.compare(run.step, state.params)
-    # Only process 0 continues here, so no exchange between processes may follow.
-    if work.store is None:
-        return
-    work.view.phase("save")
-    work.event("save", run.step)
-    if not work.several:
-        state, best = engine.fetch(carry, meter.records)
-    record = engine.to_record(run.step, meter.records, meter.pending)
-    data = engine.data_state()
-    record = {"run": record} | dataclasses.asdict(run.shared)
-    work.save(run.step, state, best, record if data is None else record | {"data": data})
-    work.view.phase("train")
-
-
-def report_finished(run: TrainingRun) -> None:
-    """Prints a notice if all runs of the workdir have ended, because no step will be trained."""
-    if run.over and run.resumed and run.work.reports:
-        config, last = run.work.config, max(record.step for record in run.meter.records)
-        longer = ", or a larger num_steps to continue it"
-        early = any(record.finished == "early" for record in run.meter.records)
-        run.work.view.notice(
-            f"{run.work.path} holds a finished run of {last} steps: nothing is trained, and its "
-            "result is returned. Use another workdir to train anew"
-            f"{'' if early or config.optimizer.schedule in TO_ZERO else longer}."
-        )
-
-
-def results_of(run: TrainingRun, number: int | None) -> list[FitResult]:
-    """Returns a list with the `FitResult` of each run; all processes must call it."""
-    engine, records = run.engine, run.meter.records
-    trees = engine.fetch(engine.fetch_carry(), records)
-    lanes = [trees]
-    if not run.meter.alone:
-        lanes = [jax.tree.map(lambda x, i=i: x[i], trees) for i in range(len(records))]
-    return [
-        FitResult(
-            state=state,
-            best_params=split_best(best, state.model_state)[0],
-            best_model_state=split_best(best, state.model_state)[1],
-            best_step=record.best_step if record.best_metrics else record.step,
-            best_metrics=record.best_metrics,
-            history=record.history,
-            stopped=(record.finished or "done") if run.over or number is None else "signal",
-            steps=record.step,
-            compilations=engine.compilations(),
-            signal=number,
-        )
-        for record, (state, best) in zip(records, lanes, strict=True)
-    ]
+def train_all(run: Run) -> list[FitResult]:
+    """Trains the runs of a workdir and returns their results."""
+    when = "at the next log line" if run.parallel.several else "after this step"
+    stopping = f"stopping {when}; again to stop now"
+    with signals(lambda: run.view.notice(stopping)) as received, run:
+        number = None if run.over else train(run, received)
+        return run.results(number)

@@ -21,8 +21,8 @@ class Ratio:
         0.5
 
     Attributes:
-      total: the sum of the weighted values, a float32 scalar.
-      count: the sum of the weights, a float32 scalar.
+      total: the sum of the weighted values, a scalar, float32 or for such values float64.
+      count: the sum of the weights, a scalar of the same type.
     """
 
     total: Float[Array, ""]
@@ -48,15 +48,17 @@ class Ratio:
                 f"{jnp.shape(values)}: give one value for each weight"
             )
         # The values are replaced before the product, because 0 times NaN is NaN.
-        real_values = jnp.where(weight > 0, values, 0).astype(jnp.float32)
-        return cls(total=jnp.sum(real_values * weight), count=jnp.sum(weight).astype(jnp.float32))
+        real_values = jnp.where(weight > 0, values, 0)
+        wide = jnp.float64 if real_values.dtype == jnp.float64 else jnp.float32
+        total = jnp.sum(real_values.astype(wide) * weight)
+        return cls(total=total, count=jnp.sum(weight).astype(wide))
 
     def __add__(self, other: "Ratio") -> "Ratio":
         return Ratio(total=self.total + other.total, count=self.count + other.count)
 
     def value(self) -> float:
         """Returns the mean as a Python float; NaN if the count is 0. Waits for the device."""
-        total, count = (float(x) for x in jax.device_get((self.total, self.count)))
+        total, count = float(self.total), float(self.count)
         return total / count if count else math.nan
 
 
@@ -82,22 +84,6 @@ def merge(a: Metrics, b: Metrics) -> Metrics:
     for name, ratio in b.items():
         merged[name] = merged[name] + ratio if name in merged else ratio
     return merged
-
-
-def to_json(metrics: Mapping[str, Ratio]) -> dict[str, list]:
-    """Returns {name: [total, count]} for JSON, which represents the float32 values exactly."""
-    return {
-        name: [np.asarray(ratio.total).tolist(), np.asarray(ratio.count).tolist()]
-        for name, ratio in jax.device_get(dict(metrics)).items()
-    }
-
-
-def from_json(saved: Mapping[str, list]) -> Metrics:
-    """Returns the metrics, with float32 arrays, of a result of `to_json`."""
-    return {
-        name: Ratio(total=jnp.array(total, jnp.float32), count=jnp.array(count, jnp.float32))
-        for name, (total, count) in saved.items()
-    }
 
 
 def to_floats(metrics: Mapping[str, Ratio]) -> dict[str, float]:

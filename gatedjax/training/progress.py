@@ -16,10 +16,9 @@ SHOWN = ("loss", "accuracy", "density")
 def format_metrics(metrics: dict[str, Any]) -> str:
     """Returns the most important metrics as text, as "loss 0.5000, 12.0 steps/s, padding 3%"."""
     parts = [f"{name} {metrics[name]:.4f}" for name in SHOWN if metrics.get(name) is not None]
-    for name, unit in (("steps_per_s", "steps/s"), ("tokens_per_s", "tokens/s")):
+    for name, unit, digits in (("steps_per_s", "steps/s", 1), ("tokens_per_s", "tokens/s", 0)):
         if metrics.get(name):
-            parts.append(f"{metrics[name]:,.1f} {unit}" if unit == "steps/s" else
-                         f"{metrics[name]:,.0f} {unit}")  # fmt: skip
+            parts.append(f"{metrics[name]:,.{digits}f} {unit}")
     if metrics.get("padding") is not None:
         parts.append(f"padding {metrics['padding']:.0%}")
     return ", ".join(parts)
@@ -33,8 +32,7 @@ class ProgressView:
         self._console = new_console(stderr=True)
         self._bar: Progress | None = None
         self._start = time.monotonic()
-        self._first = start
-        self._total = total
+        self._first, self._total = start, total
         if enabled and self._console.is_terminal:
             # rich.progress is imported only for a terminal, because the import takes time.
             from rich import progress

@@ -8,7 +8,7 @@ from gatedjax import data
 
 
 def equal(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
-    """Returns whether two batches have the same columns, bit by bit."""
+    """Returns whether two batches have the same columns, bit for bit."""
     return a.keys() == b.keys() and all(
         np.array_equal(a[k], b[k]) and a[k].dtype == b[k].dtype for k in a
     )

@@ -1,6 +1,5 @@
 """Encoding, bucket planning and batches."""
 
-import collections
 import itertools
 from types import SimpleNamespace
 
@@ -8,7 +7,6 @@ import numpy as np
 import pytest
 
 from gatedjax import data
-from tests.data._same import equal
 
 INFO = data.SourceInfo("toy", "train", ("a", "b"))
 
@@ -150,63 +148,6 @@ def test_a_batch_holds_its_texts_and_filler_rows_are_empty(encoded):
     types = {k: v.dtype.name for k, v in batch.items()}
     ints = dict.fromkeys(("tokens", "lengths", "label", "example_id"), "int32")
     assert types == ints | {"weight": "float32"}
-
-
-def test_every_epoch_has_every_text_once_in_another_order(encoded):
-    batches = data.Batches(encoded, batch_size=16, max_buckets=3, seed=5)
-    n = batches.steps_per_epoch
-    epochs = [[i for s in range(e * n, e * n + n) for i in rows_of(batches[s])] for e in (0, 1, 7)]
-    for rows in epochs:
-        assert sorted(rows) == sorted(encoded.example_ids.tolist())
-    assert epochs[0] != epochs[1] != epochs[2]
-    assert [batches.epoch(s) for s in (0, n - 1, n, 7 * n)] == [0, 0, 1, 7]
-    assert len(batches) == n == len(list(batches))
-
-
-def test_a_batch_is_a_pure_function_of_seed_and_step(encoded):
-    one, two = (data.Batches(encoded, batch_size=8, seed=3) for _ in range(2))
-    steps = [100, 3, 50, 3, 0]
-    got = [one[s] for s in steps]
-    assert all(
-        equal(two[s], batch)
-        for s, batch in sorted(zip(steps, got, strict=True), key=lambda p: p[0])
-    )
-    other = data.Batches(encoded, batch_size=8, seed=4)
-    assert any(not equal(one[s], other[s]) for s in range(3))
-    assert equal(one[np.int64(3)], one[3])
-
-
-def test_eval_is_one_ordered_pass(encoded):
-    batches = data.Batches.eval(encoded, batch_size=10, max_buckets=2)
-    seen = [i for batch in batches for i in rows_of(batch)]
-    assert sorted(seen) == sorted(encoded.example_ids.tolist())
-    by_bucket = collections.defaultdict(list)
-    for batch in batches:
-        by_bucket[batch["tokens"].shape[1]] += rows_of(batch)
-    assert all(rows == sorted(rows) for rows in by_bucket.values())
-    assert len(by_bucket) == 2
-    with pytest.raises(IndexError, match="step"):
-        batches[len(batches)]
-    assert sum(1 for _ in batches.iterate()) == len(batches)
-
-
-def test_without_shuffling_epochs_are_alike(encoded):
-    batches = data.Batches(encoded, batch_size=10, shuffle=False)
-    assert equal(batches[1], batches[1 + 3 * batches.steps_per_epoch])
-
-
-@pytest.mark.parametrize("num_threads", [0, 2])
-def test_grain_gives_what_indexing_gives_from_any_step(encoded, num_threads):
-    batches = data.Batches(encoded, batch_size=16, seed=1)
-    start, stop = 5, batches.steps_per_epoch * 2 + 3
-    stream = list(batches.iterate(start, stop, num_threads=num_threads))
-    assert len(stream) == stop - start
-    assert all(equal(a, batches[s]) for s, a in zip(range(start, stop), stream, strict=True))
-    endless = batches.iterate(10**6, num_threads=num_threads)
-    assert equal(next(endless), batches[10**6])
-    assert equal(next(endless), batches[10**6 + 1])
-    endless.close()
-    assert list(batches.iterate(4, 4)) == []
 
 
 def test_padding_is_the_share_of_cells_without_a_word(encoded):

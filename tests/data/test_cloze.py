@@ -80,46 +80,11 @@ def test_the_family_name_and_its_option_mean_one_of_the_sets(tmp_path, kind):
         data.load("cbt", "test", manual_dir=tmp_path, kind="XX")
 
 
-def test_gzip_bom_crlf_and_a_lost_empty_line_change_nothing(tmp_path):
-    plain, packed, joined = (tmp_path / name for name in ("plain", "packed", "joined"))
-    for folder in (plain, packed, joined):
-        folder.mkdir()
+def test_a_lost_empty_line_changes_nothing(tmp_path):
     blocks = [block(), block(query="XXXXX ran")]
-    want = list(data.load("cbt_ne", "train", manual_dir=write(plain, blocks)))
-    raw = b"\xef\xbb\xbf" + ("\r\n\r\n".join("\r\n".join(b) for b in blocks)).encode()
-    (packed / "cbtest_NE_train.txt.gz").write_bytes(gzip.compress(raw))
-    assert list(data.load("cbt_ne", "train", manual_dir=packed)) == want
-    write(joined, [[*blocks[0], *blocks[1]]])
+    want = list(data.load("cbt_ne", "train", manual_dir=write(tmp_path, blocks)))
+    joined = write(tmp_path, [[*blocks[0], *blocks[1]]])
     assert list(data.load("cbt_ne", "train", manual_dir=joined)) == want
-
-
-@pytest.mark.parametrize(
-    ("lines", "line", "reason"),
-    [
-        (block(query="nobody sat"), 21, "the query has no XXXXX"),
-        (block(query=""), 21, "the query is empty"),
-        (block(answer=""), 21, "there is no answer"),
-        (block(candidates=""), 21, "there are no candidates"),
-        (block(candidates="cat||hen"), 21, "candidate 2 is empty"),
-        (block(words=""), 1, "the document is empty"),
-        ([*block()[:20], "21 the XXXXX sat\tcat"], 21, "2 fields between tabs"),
-        (block()[:19], 19, "19 lines where a question has 21"),
-        (block()[:20], 20, "20 lines where a question has 21"),
-        (block()[1:], 1, "line 1 of a question begins with '2'"),
-        ([*block(), "22 more"], 22, "22 lines where a question has 21"),
-    ],
-)
-def test_a_broken_question_is_set_aside_with_file_line_and_reason(tmp_path, lines, line, reason):
-    source = data.load("cbt_ne", "train", manual_dir=write(tmp_path, [lines, block()]))
-    (aside,) = source.quarantine
-    assert (aside.file, aside.line) == (str(tmp_path / "cbtest_NE_train.txt"), line)
-    assert reason in aside.reason
-    assert len(source) == 1
-    assert source[0]["example_id"] == 1
-    assert source.report.lines == 2
-    assert source.report.reconciles
-    with pytest.raises(ValueError, match=r"txt:\d+: .*got 1 malformed questions; strict=False"):
-        data.load("cbt_ne", "train", manual_dir=tmp_path, strict=True)
 
 
 def test_another_encoding_is_set_aside_and_a_file_of_nothing_else_refused(tmp_path):

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from gatedjax import data
-from gatedjax.data.batches._encode_cloze import occurrences, whole_occurrences
+from gatedjax.data.batches._encode import occurrences, whole_occurrences
 from gatedjax.data.sets import _cloze
-from tests.data._same import equal
 
 INFO = data.SourceInfo("toy", "train", _cloze.CLASSES)
 WORDS = [f"w{i}" for i in range(30)]
@@ -186,34 +185,6 @@ def test_batches_say_what_the_questions_say(source, encoded, vocabulary, spelt):
                 assert np.array_equal(batch["word_characters"][row][place], ids)
                 assert np.array_equal(batch["word_lengths"][row][place], lengths)
     assert seen == len(source)
-
-
-def test_filler_rows_are_empty(encoded, spelt):
-    batches = data.ClozeBatches(encoded, batch_size=8, characters=spelt)
-    filled = [b for b in batches if not b["weight"].all()]
-    assert filled
-    for batch in filled:
-        empty = batch["weight"] == 0
-        assert (batch["example_id"][empty] == -1).all()
-        others = set(batch) - {"example_id", "candidate_positions"}
-        assert not any(batch[name][empty].any() for name in others)
-        assert all(len(value) == 8 for value in batch.values())
-
-
-def test_batches_are_a_function_of_seed_and_step(encoded, spelt):
-    make = lambda seed: data.ClozeBatches(encoded, batch_size=8, characters=spelt, seed=seed)  # noqa: E731
-    first, again, other = make(0), make(0), make(1)
-    steps = range(2 * first.steps_per_epoch)
-    assert all(equal(first[i], again[i]) for i in reversed(steps))
-    assert [first[i]["document"].shape for i in steps] == [
-        other[i]["document"].shape for i in steps
-    ]
-    assert any(not equal(first[i], other[i]) for i in steps)
-    for epoch in range(2):
-        rows = [first.rows(epoch * len(first) + i) for i in range(len(first))]
-        assert sorted(np.concatenate(rows)) == list(range(len(encoded)))
-    ahead = list(first.iterate(3, 9))
-    assert all(equal(batch, first[i]) for i, batch in zip(range(3, 9), ahead, strict=True))
 
 
 def test_characters_are_cut_at_ten_and_unknown_ones_are_a_space():

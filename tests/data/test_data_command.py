@@ -3,6 +3,7 @@
 import dataclasses
 import gzip
 import io
+import itertools
 import re
 import tarfile
 from pathlib import Path
@@ -11,9 +12,9 @@ import pytest
 
 from gatedjax import data
 from gatedjax.__main__ import main
-from gatedjax.data.account import _check
+from gatedjax._commands import _data_check
 from gatedjax.data.files import _lines as _files
-from gatedjax.data.sets import _sst, _text, _trec
+from gatedjax.data.sets import _declaration, _sst, _trec
 from gatedjax.data.sets._all import SETS
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -70,10 +71,7 @@ def test_polarity_needs_no_files(capsys):
 BAD_TREES = [
     (b"(3 (2 A) (3 g\0od))", "NUL character"),
     (b"(2 caf\xe9)", "not utf-8: byte 0xe9"),
-    (b"(3 (2 A) (3 good)", "unbalanced brackets: 1 not closed"),
-    (b"(9 (2 A) (3 good))", "unknown label '9'; labels are 0 to 4"),
     (b"", "empty line"),
-    (b"(3 a)\r(2 b)", "carriage return inside the line"),
 ]
 
 
@@ -89,12 +87,12 @@ def test_every_broken_tree_is_named_with_file_line_and_reason(trees, capsys):
     named = re.findall(rf"^  {re.escape(str(path))}:(\d+): (.*)$", out, re.MULTILINE)
     wanted = [(str(2 * i + 2), reason) for i, (_, reason) in enumerate(BAD_TREES)]
     assert named == wanted
-    assert cells(out, "train") == ["train", "train.txt", "13", "7", "6", "8544"]
-    assert "note: train.txt has 13 lines, the official file 8,544" in out
+    assert cells(out, "train") == ["train", "train.txt", "7", "4", "3", "8544"]
+    assert "note: train.txt has 7 lines, the official file 8,544" in out
     # the neutral trees of the binary form are a column of their own
     status, out, _ = run(capsys, "check", "sst2", "--manual-dir", manual)
     assert status == 0
-    assert cells(out, "train") == ["train", "train.txt", "13", "1", "6", "6", "8544"]
+    assert cells(out, "train") == ["train", "train.txt", "7", "1", "3", "3", "8544"]
 
 
 def test_strict_fails_on_a_quarantined_line_and_limit_shortens_the_list(trees, capsys):
@@ -137,8 +135,8 @@ def test_trec_lines_are_used_or_named(questions, capsys):
     ]
     assert cells(out, "train")[2:5] == ["9", "4", "5"]
     # one of the four is held out; the empty text is in one of the two splits
-    report = _check.check("trec", manual_dir=questions)
-    assert sum(split.empty for split in report.splits) == 1
+    report = _data_check.check("trec", manual_dir=questions)
+    assert sum(not text.length for texts in report.texts.values() for text in texts) == 1
     full = data.load("trec", "train_full", manual_dir=questions)
     words = [("How", "far", "?"), ("Who", "is", "José", "?"), (), ("How", "many", "?")]
     assert [example["tokens"] for example in full] == words
@@ -203,19 +201,19 @@ def test_overlap_repeats_and_contradictions_are_counted(trees):
     test = [tree(3, "a", "HIT"), tree(4, "dull"), tree(4, "fresh"), tree(2, "a", "hit")]
     (trees / "train.txt").write_bytes(b"\n".join(train))
     (trees / "test.txt").write_bytes(b"\n".join(test))
-    report = _check.check("sst", manual_dir=trees)
-    by_name = {split.split: split for split in report.splits}
-    assert (by_name["train"].repeated, by_name["train"].conflicting) == (2, 1)
-    assert report.conflicting == 2
-    (pair,) = [o for o in report.overlaps if (o.first, o.second) == ("train", "test")]
-    assert (pair.count, pair.total) == (3, 4)
-    assert pair.examples == (
+    report = _data_check.check("sst", manual_dir=trees)
+    texts = report.texts
+    assert _data_check.count_repeated(texts["train"]) == 2
+    assert _data_check.count_conflicts(texts["train"]) == 1
+    assert _data_check.count_conflicts([text for of in texts.values() for text in of]) == 2
+    pairs = _data_check.list_overlap(texts["train"], texts["test"])
+    assert [(first.place, second.place, second.text) for first, second in pairs] == [
         ("train.txt:1", "test.txt:1", "a hit"),
         ("train.txt:4", "test.txt:2", "dull"),
         ("train.txt:1", "test.txt:4", "a hit"),
-    )
-    assert by_name["test"].class_counts["very positive"] == 2
-    assert by_name["test"].length_quantiles() == [1, 1, 1, 1, 2, 2, 2, 2]
+    ]
+    assert [text.label for text in texts["test"]].count(4) == 2
+    assert _data_check.length_quantiles(texts["test"]) == [1, 1, 1, 1, 2, 2, 2, 2]
 
 
 @pytest.fixture
@@ -377,19 +375,22 @@ def test_check_without_files_and_without_a_prepared_set_says_so(capsys, tmp_path
     ],
 )
 def test_every_line_of_the_real_files_is_used(shared_data, name, used):
-    report = _check.check(name, manual_dir=shared_data)
+    report = _data_check.check(name, manual_dir=shared_data)
     assert {file.part: file.used for file in report.files} == used
     assert report.problems == report.quarantine == ()
     assert all(file.lines == file.official for file in report.files)
 
 
 def test_the_overlap_is_the_one_of_load(shared_data):
-    report = _check.check("trec", manual_dir=shared_data)
+    report = _data_check.check("trec", manual_dir=shared_data)
     train, validation, test = (
         data.load("trec", split, manual_dir=shared_data)
         for split in ("train", "validation", "test")
     )
-    counts = {(pair.first, pair.second): pair.count for pair in report.overlaps}
+    counts = {
+        (a, b): len(_data_check.list_overlap(report.texts[a], report.texts[b]))
+        for a, b in itertools.combinations(report.texts, 2)
+    }
     assert counts == {
         ("train", "validation"): data.overlap(train, validation),
         ("train", "test"): data.overlap(train, test),
@@ -407,9 +408,9 @@ def test_a_part_that_is_not_here_fails_the_check(shared_data, capsys):
 @pytest.mark.slow
 def test_every_real_review_is_used(shared_data, monkeypatch):
     # the beginnings alone are split into words, which takes most of the time of whole reviews
-    whole = _text.tokenize
-    monkeypatch.setattr(_text, "tokenize", lambda text: whole(text[:100]))
-    report = _check.check("imdb", manual_dir=shared_data)
+    whole = _declaration.tokenize
+    monkeypatch.setattr(_declaration, "tokenize", lambda text: whole(text[:100]))
+    report = _data_check.check("imdb", manual_dir=shared_data)
     assert [(file.lines, file.used) for file in report.files] == [(25_000, 25_000)] * 2
     assert report.problems == ()
 

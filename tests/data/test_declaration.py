@@ -7,7 +7,7 @@ import re
 import pytest
 
 from gatedjax import data
-from gatedjax.data.account import _check
+from gatedjax._commands import _data_check
 from gatedjax.data.sets import _cloze
 from gatedjax.data.sets._all import SETS
 from tests.conftest import ROOT
@@ -53,9 +53,10 @@ def test_it_is_loaded_with_a_held_out_part_and_an_account(raw):
 
 
 def test_it_is_checked(raw):
-    report = _check.check(TOY.name, manual_dir=raw)
+    report = _data_check.check(TOY.name, manual_dir=raw)
     assert report.problems == ()
-    assert [(o.first, o.second, o.total) for o in report.overlaps][1] == ("train", "test", 3)
+    assert list(report.texts) == ["train", "validation", "test"]
+    assert len(report.texts["test"]) == 3
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -158,7 +158,7 @@ def test_a_classifier_is_trained_on_the_vectors(tmp_path):
     file.write_bytes(pack_model(dim=6, matrix=matrix))
     lines = []
     model = TextClassifier.train(
-        TEXTS, **options("bilstm", embeddings=file, num_steps=2), say=lines.append
+        TEXTS, **options("bilstm", vectors=file, num_steps=2), say=lines.append
     )
     assert "100.0% of theirs have a vector" in "\n".join(lines)
     assert model.predict(["a dull film"])[0] in ("good", "bad")

@@ -1,6 +1,5 @@
 """Images: idx files, scikit-learn's digits, TFDS's sets, and their batches."""
 
-import builtins
 import gzip
 import os
 import zlib
@@ -136,7 +135,6 @@ def test_an_unknown_label_is_set_aside(raw, capsys):
 
 @pytest.mark.slow
 def test_digits_are_shared_out_once_and_for_all(capsys):
-    pytest.importorskip("sklearn")
     train, held, test, whole = (
         data.load("digits", split) for split in ("train", "validation", "test", "train_full")
     )
@@ -160,44 +158,12 @@ def test_digits_are_shared_out_once_and_for_all(capsys):
         data.load("digits", "train", level="phrase")
 
 
-def test_without_scikit_learn_the_extra_is_named(monkeypatch, capsys):
-    original = builtins.__import__
-
-    def missing(name, *args, **kwargs):
-        if name.startswith("sklearn"):
-            raise ImportError(name)
-        return original(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(ImportError, match="pip install scikit-learn"):
-        data.load("digits", "train")
-    assert data_command(["check", "digits"]) == 2
-    assert "pip install scikit-learn" in capsys.readouterr().err
-
-
 # batches -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def source(raw):
     return data.load("mnist", "train_full", manual_dir=raw)
-
-
-def test_an_epoch_holds_every_image_once_in_an_order_of_the_seed(source):
-    batches = data.ImageBatches(source, batch_size=10, seed=3)
-    assert len(batches) == 5
-    assert batches.padding_fraction == pytest.approx(2 / 50)
-    for epoch in range(2):
-        steps = range(5 * epoch, 5 * epoch + 5)
-        made = [batches[step] for step in steps]
-        ids = np.concatenate([b["example_id"][b["weight"] > 0] for b in made])
-        assert sorted(ids) == list(range(48))
-        assert ids.tolist() != sorted(ids)
-    assert not np.array_equal(batches[0]["example_id"], batches[5]["example_id"])
-    again = data.ImageBatches(source, batch_size=10, seed=3)
-    other = data.ImageBatches(source, batch_size=10, seed=4)
-    assert np.array_equal(again[7]["rows"], batches[7]["rows"])
-    assert not np.array_equal(other[7]["example_id"], batches[7]["example_id"])
 
 
 def test_a_batch_holds_rows_between_0_and_1_and_filler(source):
@@ -215,21 +181,6 @@ def test_a_batch_holds_rows_between_0_and_1_and_filler(source):
         **dict.fromkeys(("rows", "weight"), np.float32),
         **dict.fromkeys(("lengths", "label", "example_id"), np.int32),
     }
-
-
-def test_iterate_equals_indexing_and_one_pass_ends(source):
-    batches = data.ImageBatches(source, batch_size=10, seed=1)
-    for step, batch in enumerate(batches.iterate(3, 12), 3):
-        assert all(np.array_equal(batch[k], batches[step][k]) for k in batch)
-    once = data.ImageBatches.eval(source, batch_size=10)
-    ids = [i for batch in once.iterate() for i in batch["example_id"].tolist() if i >= 0]
-    assert ids == list(range(48))
-    with pytest.raises(IndexError, match="below 5"):
-        once[5]
-    with pytest.raises(IndexError, match="at least 0, got -1"):
-        batches[-1]
-    with pytest.raises(ValueError, match=r"must be in \[0, 5\]"):
-        once.iterate(0, 6)
 
 
 # the real sets -------------------------------------------------------------------------------

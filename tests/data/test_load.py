@@ -12,7 +12,7 @@ import pytest
 
 from experiments.ga_net.statistics import dataset_statistics
 from gatedjax import data
-from gatedjax.data.sets import _ag_news, _split, _sst
+from gatedjax.data.sets import _ag_news, _declaration, _sst
 
 TREE = "(3 (2 (2 A) (3 good)) (2 (2 film) (2 .)))"
 NEUTRAL = "(2 (2 A) (2 film))"
@@ -92,49 +92,6 @@ def test_the_sst_archive_is_read_as_it_is_downloaded(sst_dir, tmp_path_factory):
     (folder / "trainDevTestTrees_PTB.zip").write_bytes(b"PK\3\4 cut")
     with pytest.raises(ValueError, match="damaged zip"):
         data.load("sst", "train", manual_dir=folder)
-
-
-BAD_TREES = [
-    (b"(3 (2 A) (3 good)", "unbalanced brackets: 1 not closed"),
-    (b"(3 (2 A) (3 good)))", "unbalanced brackets: one closes"),
-    (b"(7 (2 A) (3 good))", "unknown label '7'"),
-    (b"(3 (2 A) ())", "without words"),
-    (b"(3 )", "without words"),
-    (b"(3 (2 A)) (2 B)", "after the end"),
-    (b"(3 (2 A)) B", "outside the brackets"),
-    (b"((2 A) (3 B))", "no label"),
-    (b"(3 (2 A B))", "more than a word"),
-    (b"(3 (2 A (2 B)))", "both a word and a child"),
-    (b"(2 caf\xe9)", "not utf-8: byte 0xe9"),
-    (b"(2 a\0b)", "NUL"),
-    (b"   ", "empty line"),
-]
-
-
-@pytest.mark.parametrize(("line", "reason"), BAD_TREES, ids=[r for _, r in BAD_TREES])
-def test_a_malformed_tree_is_set_aside_with_file_line_and_reason(sst_dir, line, reason):
-    path = sst_dir / "sst" / "trees" / "train.txt"
-    path.write_bytes(TREE.encode() + b"\n" + line + b"\n" + NEUTRAL.encode() + b"\n")
-    source = data.load("sst", "train", manual_dir=sst_dir)
-    assert [x["example_id"] for x in source] == [0, 2]  # ids are those of the lines
-    (bad,) = source.quarantine
-    assert (bad.file, bad.line) == (str(path), 2)
-    assert reason in bad.reason
-    assert source.report.lines == 3
-    assert source.report.reconciles
-    with pytest.raises(ValueError, match=r"train.txt:2: .*strict"):
-        data.load("sst", "train", manual_dir=sst_dir, strict=True)
-
-
-def test_bom_crlf_gzip_and_a_missing_last_newline_change_nothing(sst_dir):
-    plain = list(data.load("sst", "train", manual_dir=sst_dir))
-    trees = sst_dir / "sst" / "trees"
-    (trees / "train.txt").unlink()
-    raw = b"\xef\xbb\xbf" + f"{TREE}\r\n{NEUTRAL}".encode()
-    (trees / "train.txt.gz").write_bytes(gzip.compress(raw))
-    source = data.load("sst", "train", manual_dir=sst_dir)
-    assert list(source) == plain
-    assert source.quarantine == ()
 
 
 def test_a_truncated_gzip_file_and_one_without_a_usable_line_are_errors(sst_dir):
@@ -244,13 +201,13 @@ def test_another_share_is_held_out_on_request(tmp_path):
 @pytest.mark.parametrize("fraction", [0.1, 0.25])
 def test_stratified_split_shares_every_class_to_the_nearest_example(fraction, np_rng):
     labels = np_rng.integers(0, 5, 237)
-    kept, held = _split.stratified_split(labels, fraction, seed=3)
+    kept, held = _declaration.stratified_split(labels, fraction, seed=3)
     assert sorted([*kept, *held]) == list(range(237))
     assert len(held) == round(237 * fraction)
     share = np.bincount(labels[held], minlength=5) - fraction * np.bincount(labels, minlength=5)
     assert np.abs(share).max() < 1
     with pytest.raises(ValueError, match="fraction"):
-        _split.stratified_split(labels, 1.0)
+        _declaration.stratified_split(labels, 1.0)
 
 
 def test_statistics_and_overlap_count_by_hand(sst_dir):
@@ -306,7 +263,7 @@ def test_sst_phrases_are_the_nodes_of_the_trees(shared_data):
 
 
 def test_trec_has_the_published_counts(shared_data):
-    sizes = {s: len(data.load("trec", s, manual_dir=shared_data)) for s in _split.SPLITS}
+    sizes = {s: len(data.load("trec", s, manual_dir=shared_data)) for s in _declaration.SPLITS}
     assert sizes == {"train": 4907, "validation": 545, "test": 500, "train_full": 5452}
     classes = dataset_statistics(data.load("trec", "test", manual_dir=shared_data))
     # ABBR, DESC, ENTY, HUM, LOC, NUM

@@ -8,7 +8,7 @@ import pytest
 
 from gatedjax import data
 from gatedjax.__main__ import main
-from gatedjax.data.account import _check
+from gatedjax._commands import _data_check
 from gatedjax.data.files import _source
 from gatedjax.data.sets import _sst
 from gatedjax.data.sets._all import SETS
@@ -109,45 +109,13 @@ def test_trees_with_one_or_three_children_are_used_as_they_are(trees):
     assert source.quarantine == ()
 
 
-BAD = [
-    ("(3 (2 A) (3 good)", "unbalanced brackets: 1 not closed"),
-    ("(3 (2 A) (3 good)))", "unbalanced brackets: one closes"),
-    ("(5 (2 A) (3 good))", "unknown label '5'; labels are 0 to 4"),
-    ("(3 (-1 A) (3 good))", "unknown label '-1'"),
-    ("(3 (2 A) ())", "a node without words"),
-    ("(3 (2 A) (2 ))", "a node without words"),
-    ("(3 (2 A) (2 \u00a0))", "a node without words"),
-    ("(3 (2 \u2028) (2 A))", "a node without words"),
-    ("A good film .", "text outside the brackets"),
-    ("", "empty line"),
-]
-
-
-def test_a_broken_tree_gives_no_phrase_and_is_named(trees):
-    path = trees / "train.txt"
-    lines = [GOOD, *(bad for bad, _ in BAD), TWICE]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    source = data.load("sst1_phrases", "train", manual_dir=trees)
-    assert [(q.file, q.line) for q in source.quarantine] == [
-        (str(path), i + 2) for i in range(len(BAD))
-    ]
-    for quarantined, (_, reason) in zip(source.quarantine, BAD, strict=True):
-        assert reason in quarantined.reason
-    assert source.report.spans == _source.SpanCounts(14, 11, {"repeated": 3})
-    assert (source.report.lines, source.report.used) == (12, 2)
-    assert source.report.reconciles
-    assert all(x["tokens"] for x in source)
-    with pytest.raises(ValueError, match=r"train.txt:2: unbalanced.*With strict=True"):
-        data.load("sst1_phrases", "train", manual_dir=trees, strict=True)
-
-
 def test_an_account_that_lost_a_span_is_refused(trees, monkeypatch):
     whole = SETS["sst"].examples
     lossy = dataclasses.replace(SETS["sst"], examples=lambda *args: whole(*args)[:-1])
     monkeypatch.setitem(SETS, "sst", lossy)
     with pytest.raises(ValueError, match="not everything is accounted for"):
         data.load("sst1_phrases", "train", manual_dir=trees)
-    (problem,) = _check.check("sst1_phrases", manual_dir=trees).problems
+    (problem,) = _data_check.check("sst1_phrases", manual_dir=trees).problems
     assert "train.txt: not every span is accounted for" in problem
     assert not _source.SpanCounts(3, 2).reconciles
 

@@ -57,21 +57,6 @@ def test_a_probe_has_the_labels_of_its_training_part_in_their_order(raw):
     assert [e["label"] for e in same] == [e["label"] for e in parts["test"]]
 
 
-def test_malformed_lines_of_a_probe_are_set_aside_with_their_reason(raw):
-    path = raw / "probing" / "tree_depth.txt.gz"
-    path.unlink()
-    bad = ["xx\t7\tNo such split", "tr\t7", "tr\t\tNo label", "va\t7\t ", ""]
-    path.with_suffix("").write_text("\n".join([*LINES, *bad]) + "\n")
-    train = load(raw, "train")
-    reasons = [q.reason for q in train.quarantine]
-    assert len(train) == 3
-    assert [r.split()[0] for r in reasons] == ["unknown", "2", "an", "empty"]
-    assert train.report.reconciles
-    assert len(load(raw, "validation").quarantine) == 1
-    with pytest.raises(ValueError, match="malformed"):
-        load(raw, "train", strict=True)
-
-
 def test_a_label_that_no_training_line_has_is_named(raw):
     path = raw / "probing" / "tree_depth.txt.gz"
     path.write_bytes(gzip.compress("\n".join([*LINES, "te\t99\tToo deep ."]).encode()))

@@ -61,7 +61,7 @@ def test_every_file_that_declares_a_set_is_listed():
         for module, path in MODULES.items()
         if module.startswith("sets.") and "\nDECLARED = " in path.read_text("utf-8")
     }
-    assert declaring == {f"sets.{file.__name__.rpartition('.')[2]}" for file in _all._FILES}
+    assert declaring == {f"sets.{file}" for file in _all._FILES}
     assert set(_all.SETS) | set(_all.EMBEDDED) <= set(_all.names())
 
 

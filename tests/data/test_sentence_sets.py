@@ -87,45 +87,6 @@ def test_pairs_of_sentences_have_two_texts_and_a_class(raw):
     assert snli.report.reconciles
 
 
-@pytest.mark.parametrize(
-    ("name", "file", "bad", "reason"),
-    [
-        ("sick", "sick/SICK_train.txt", "3\tA dog\tA cat\t4.5", "4 columns; wanted pair_ID"),
-        ("sick", "sick/SICK_train.txt", "3\tA dog\t\t4.5\tNEUTRAL", "an empty sentence"),
-        ("sick", "sick/SICK_train.txt", "3\tA\tB\t4\tMAYBE", "unknown label 'MAYBE'; labels are"),
-        ("snli", "snli/snli_1.0_train.jsonl", '{"gold_label": "maybe"', "not an object with"),
-        ("snli", "snli/snli_1.0_train.jsonl", "[1]", "not an object with"),
-        (
-            "snli",
-            "snli/snli_1.0_train.jsonl",
-            json.dumps({"gold_label": "maybe", "sentence1": "a", "sentence2": "b"}),
-            "unknown label 'maybe'",
-        ),
-        ("ewt_trees", "treebank/ewt.train.trees", "(TOP (NN a)", "1 not closed"),
-        ("ewt_trees", "treebank/ewt.train.trees", "(TOP (NN a)))", "text after the end"),
-        ("ewt_trees", "treebank/ewt.train.trees", ")", "one closes that was not opened"),
-        ("ewt_trees", "treebank/ewt.train.trees", "(TOP (NN a b))", "not in a node of its own"),
-        ("ewt_trees", "treebank/ewt.train.trees", "(TOP (NP ))", "a node without words"),
-        ("ewt_trees", "treebank/ewt.train.trees", "(NN a)", "a word without a tree"),
-        ("ewt_trees", "treebank/ewt.train.trees", "(TOP ( a))", "a node without words"),
-        ("ewt_trees", "treebank/ewt.train.trees", "a", "not in a node of its own"),
-    ],
-)
-def test_a_malformed_line_is_set_aside_with_file_line_and_reason(raw, name, file, bad, reason):
-    path = raw / file
-    good = path.read_text("utf-8").rstrip("\n")
-    before = len(data.load(name, "train", manual_dir=raw))
-    path.write_text(f"{good}\n{bad}\n", "utf-8")
-    source = data.load(name, "train", manual_dir=raw)
-    (found,) = source.quarantine
-    assert (found.file, found.line) == (str(path), len(good.splitlines()) + 1)
-    assert reason in found.reason
-    assert len(source) == before
-    assert source.report.reconciles
-    with pytest.raises(ValueError, match="strict"):
-        data.load(name, "train", manual_dir=raw, strict=True)
-
-
 def test_every_predicate_is_an_example_with_its_spans_and_labels(raw):
     source = data.load("conll_srl", "validation", manual_dir=raw)
     assert len(source) == 4
@@ -142,38 +103,6 @@ def test_every_predicate_is_an_example_with_its_spans_and_labels(raw):
     assert third["example_id"] - base == 2 * _srl.IDS_PER_SENTENCE
     assert source.report.lines == 3
     assert source.report.skipped == {"no predicate": 1}
-    assert source.report.reconciles
-
-
-SHORT = [row(0, "He", "-", "(ARG0*)"), row(1, "goes", "go", "(V*)")]
-BAD_SENTENCES = [
-    ([SHORT[0], "d 0 1 goes"], 1, "4 columns; wanted at least 12"),
-    ([SHORT[0], row(1, "goes", "go", "(V*)", "*")], 1, "14 columns; the sentence began with 13"),
-    ([SHORT[0], row(2, "goes", "go", "(V*)")], 1, "word number '2'; wanted 1"),
-    ([SHORT[0], row(1, "goes", "go", "*")], 0, "no predicate (V) in column 12"),
-    ([row(0, "a", "-", "(V*)"), SHORT[1]], 0, "2 predicates (V) in column 12"),
-    ([SHORT[0], row(1, "goes", "-", "(V*)")], 0, "0 predicates with a frameset, 1 columns"),
-    ([row(0, "He", "-"), row(1, "goes", "go")], 0, "1 predicates with a frameset, 0 columns"),
-    ([row(0, "He", "-", "(ARG0*"), SHORT[1]], 0, "the argument V begins inside ARG0"),
-    ([row(0, "He", "-", "*)"), SHORT[1]], 0, "an argument ends that did not begin"),
-    ([row(0, "He", "go", "(V*"), row(1, "goes", "-", "*")], 0, "the argument V does not end"),
-    ([row(0, "He", "-", "ARG0"), SHORT[1]], 0, "'ARG0' is not a bracket"),
-]
-
-
-@pytest.mark.parametrize(
-    ("bad", "line", "reason"), BAD_SENTENCES, ids=[r for *_, r in BAD_SENTENCES]
-)
-def test_a_malformed_sentence_is_set_aside_with_file_line_and_reason(raw, bad, line, reason):
-    path = raw / "srl" / "conll2012.train.conll"
-    path.write_text(conll(TWO, bad, SHORT), "utf-8")
-    source = data.load("conll_srl", "train", manual_dir=raw)
-    assert [x["lemma"] for x in source] == ["want", "go", "go"]
-    (found,) = source.quarantine
-    first = 1 + 1 + len(TWO) + 1  # after the border, the first sentence and an empty line
-    assert (found.file, found.line) == (str(path), first + line)
-    assert reason in found.reason
-    assert source.report.lines == 3
     assert source.report.reconciles
 
 

@@ -50,24 +50,6 @@ def test_every_example_is_in_an_epoch_once_with_all_it_has(np_rng):
     assert 0 < batches.padding_fraction < 1
 
 
-def test_order_is_a_function_of_seed_and_step_and_shapes_of_the_step_alone(np_rng):
-    sequences, ids = examples(np_rng)
-
-    def made(seed):
-        return data.SequenceBatches(sequences, ids, lengths=LENGTHS, max_tokens=48, seed=seed)
-
-    first, again, other = made(1), made(1), made(2)
-    for step in (0, 3, len(first), 3 * len(first) + 1):
-        np.testing.assert_array_equal(first[step]["example_id"], again[step]["example_id"])
-        assert first[step]["tokens"].shape == other[step]["tokens"].shape
-    orders = [[tuple(b[s]["example_id"]) for s in range(len(first))] for b in (first, other)]
-    assert orders[0] != orders[1]
-    later = [tuple(first[len(first) + s]["example_id"]) for s in range(len(first))]
-    assert later != orders[0]
-    ahead = list(first.iterate(2, 6))
-    np.testing.assert_array_equal(ahead[3]["tokens"], first[5]["tokens"])
-
-
 def test_one_pass_keeps_the_order_of_a_group_and_ends(np_rng):
     sequences, ids = examples(np_rng)
     options = {"lengths": LENGTHS, "batch_size": 16, "bucket_edges": (12,), "shuffle": False}

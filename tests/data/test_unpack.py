@@ -16,7 +16,7 @@ import pytest
 from gatedjax import data
 from gatedjax.__main__ import main
 from gatedjax.data.files import _unpack
-from gatedjax.data.files._archives import ZipPath
+from gatedjax.data.files._unpack import ArchivePath
 
 MB = 1_000_000
 BOMB = gzip.compress(bytes(50 * MB), 9)
@@ -182,15 +182,15 @@ def test_a_header_of_an_archive_is_not_read_without_end(tmp_path):
 def test_a_zip_gives_no_more_than_its_directory_states(tmp_path):
     path = lying_zip(tmp_path, bytes(50 * MB), 10)
     with little_memory():
-        assert ZipPath(path, "a").read_bytes() == bytes(10)
+        assert ArchivePath(path, "a").read_bytes() == bytes(10)
     path = lying_zip(tmp_path, TREE, 60)
     with pytest.raises(ValueError, match="must have 60 bytes, as its directory states, got 19"):
-        ZipPath(path, "a").read_bytes()
+        ArchivePath(path, "a").read_bytes()
     path = lying_zip(tmp_path, TREE, 19)
-    assert ZipPath(path, "a").read_bytes() == TREE
+    assert ArchivePath(path, "a").read_bytes() == TREE
     path.write_bytes(path.read_bytes().replace(struct.pack("<L", zlib.crc32(TREE)), bytes(4)))
     with pytest.raises(ValueError, match="damaged zip file: Bad CRC"):
-        ZipPath(path, "a").read_bytes()
+        ArchivePath(path, "a").read_bytes()
 
 
 def lying_zip(folder, content, stated):
@@ -214,7 +214,7 @@ def test_a_zip_packed_in_another_way_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_BZIP2) as archive:
         archive.writestr("a", bytes(1000))
     with pytest.raises(ValueError, match="stored or deflated, got compression method 12"):
-        ZipPath(tmp_path / "a.zip", "a").read_bytes()
+        ArchivePath(tmp_path / "a.zip", "a").read_bytes()
 
 
 # word vectors ---------------------------------------------------------------------------------

@@ -1,8 +1,11 @@
 """Tokens, vocabulary and word vectors."""
 
+import bz2
 import doctest
 import gzip
+import lzma
 import unicodedata
+import zipfile
 
 import numpy as np
 import pytest
@@ -184,3 +187,21 @@ def test_real_vectors_cover_trec(shared_data):
     )
     with pytest.raises(ValueError, match=r"line 1: .* 300 values, got 100"):
         data.load_embeddings(path, vocabulary, dim=300)
+
+
+@pytest.mark.parametrize("kind", ["xz", "bz2", "zip"])
+def test_packed_vectors_are_unpacked(tmp_path, vocabulary, kind):
+    path = tmp_path / f"v.txt.{kind}"
+    if kind == "zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("v.txt", GOOD)
+    else:
+        path.write_bytes({"xz": lzma, "bz2": bz2}[kind].compress(GOOD))
+    got = data.load_embeddings(path, vocabulary, dim=3)
+    np.testing.assert_array_equal(got.matrix[4], [1, 2, 3])
+    assert words_in(path, 9) == (3, ["the", "film", "the"])
+
+
+def test_words_of_equal_counts_are_in_the_order_of_the_alphabet():
+    vocabulary = data.Vocabulary.build([toy("c b a", "d b", "b e d")])
+    assert vocabulary.words[2:] == ("b", "d", "a", "c", "e")

@@ -7,7 +7,17 @@ import sys
 import tests.conftest  # noqa: F401
 from tests.equality._golden import GOLDEN, written
 
-NAMES = ("batches", "cells", "commands", "formats", "losses", "names", "own_text", "parameters")
+NAMES = (
+    "batches",
+    "cells",
+    "commands",
+    "formats",
+    "helps",
+    "losses",
+    "names",
+    "own_text",
+    "parameters",
+)
 
 
 def main(args: list[str]) -> int:

@@ -62,7 +62,7 @@ def not_smaller(found: dict[str, Any], wanted: dict[str, Any]) -> None:
 
 
 def digest(*values: Any) -> str:
-    """Of arrays with their dtypes and shapes, bit by bit, and of numbers and texts."""
+    """Of arrays with their dtypes and shapes, bit for bit, and of numbers and texts."""
     state = hashlib.sha256()
     for value in values:
         if isinstance(value, np.ndarray):

@@ -1,4 +1,4 @@
-"""Three epochs of every kind of batches, bit by bit, on embedded and generated data."""
+"""Three epochs of every kind of batches, bit for bit, on embedded and generated data."""
 
 import functools
 from collections import defaultdict

@@ -6,6 +6,7 @@ other random bits move them by far more.
 """
 
 import contextlib
+import functools
 import zlib
 from typing import Any
 
@@ -13,11 +14,10 @@ import jax
 import numpy as np
 import pytest
 
-from gatedjax import functional as F
 from tests._slow import slow_but
 from tests.equality._golden import digest, golden, leaves, same
-from tests.models._losses import losses, with_dropout
-from tests.models._passes import DRAWS
+from tests.models._losses import losses, total_loss, with_dropout
+from tests.models._passes import DRAWS, watch
 
 LOSSES = losses()
 RNGS = {"dropout": 1, "gate": 2}
@@ -30,7 +30,7 @@ REMADE = ("probe, reinforce",)
 def watched(keys: list[tuple[str, Any]]):
     """Lists the keys of the draws of a traced pass."""
 
-    def drawing(name: str, draw: Any, place: int):
+    def drawing(name: str, place: int, draw: Any):
         def drawn(*args, **options):
             if jax.numpy.issubdtype(args[place].dtype, jax.dtypes.prng_key):
                 keys.append((name, jax.random.key_data(args[place])))
@@ -40,7 +40,7 @@ def watched(keys: list[tuple[str, Any]]):
 
     with pytest.MonkeyPatch.context() as patch:
         for name, place in DRAWS.items():
-            patch.setattr(F, name, drawing(name, getattr(F, name), place))
+            watch(patch, name, functools.partial(drawing, name, place))
         yield
 
 
@@ -74,7 +74,7 @@ def described(name: str) -> dict[str, Any]:
     def loss(values, batch, rngs, *given):
         keys: list[tuple[str, Any]] = []
         with watched(keys):
-            total, _ = task.loss(values, batch, rngs, *given)
+            total, _ = total_loss(task, values, batch, rngs, *given)
         names[:] = [draw for draw, _ in keys]
         return total, [] if name in REMADE else [data for _, data in keys]
 

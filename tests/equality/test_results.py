@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from experiments.core import chart, claims, summary
+from experiments.core import chart, summary, verdict
 from experiments.core.papers import PAPERS
 from tests._slow import slow_but
 from tests.conftest import ROOT
@@ -57,11 +57,11 @@ def test_a_page_is_short_at_first_and_has_no_verdict_of_fewer_than_three_seeds(f
     rows = [row for row in table.splitlines() if row.startswith("|")][2:]
     for row in rows:
         cells = [cell.strip() for cell in row.strip("|").split("|")]
-        assert cells[2].startswith(tuple(map(claims.mark, claims.WORDS))), row
+        assert cells[2].startswith(tuple(map(verdict.mark, verdict.WORDS))), row
         few = re.search(r"\(n=[12]\)", cells[4])
         if few:
-            assert cells[2].startswith(f"{claims.mark('undecided')}; these runs"), row
-            assert cells[6] == cells[9] == "-", row
+            assert cells[2].startswith(f"{verdict.mark('undecided')}; these runs"), row
+            assert cells[6] == cells[8] == cells[11] == cells[13] == "-", row
     assert " beats " not in text
     assert f"Of {len(rows)} comparisons" in lines[1]
 
@@ -71,7 +71,7 @@ def test_the_chart_of_a_paper_has_the_rows_of_its_records(name):
     paper = importlib.import_module(f"experiments.{name}.paper").PAPER
     store = paper.store()
     findings = paper.findings(store)
-    panels = chart.panels_of(findings, list(paper.numbers(store)))
+    panels = chart.panels_of(findings, paper.judged_numbers(store))
     wanted = [
         text
         for panel in panels

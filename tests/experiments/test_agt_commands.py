@@ -16,61 +16,11 @@ from experiments.agt.paper import PAPER
 from experiments.core import command
 from experiments.core.config import with_changes
 from experiments.core.paper import Job
-from tests.experiments._commands import plain, refused
+from tests.experiments._commands import plain
 
 
 def parse(*args):
     return command.parse(PAPER, list(args))
-
-
-def test_unknown_optimizer_preset_is_refused_with_a_suggestion(capsys):
-    message = refused(main, ["--optimizer-preset=adadelta"], capsys)
-    assert "Did you mean 'adadelta_lr1'?" in message
-    assert all(name in message for name in OPTIMIZERS)
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        ("--preset trec --data.train-on phrases", "train_on must be 'sentences' for name='trec'"),
-        ("--model.ablate-above 15", "ablate_above must be in [0, num_layers - 1 = 14]"),
-        ("--model.system average --model.ablate-above 0", "ablate_above must be None"),
-        ("--model.ablate-mode zero", "ablate_mode must be 'highway' for ablate_above=None"),
-        ("--model.gate-bias inf", "gate_bias must be finite"),
-        ("--model.num-layers 0", "num_layers must be at least 1"),
-        ("--train.seeds 2", "train.seeds must be 1"),
-    ],
-)
-def test_options_that_contradict_each_other_are_refused_by_name(args, message, capsys):
-    assert message in refused(main, args.split(), capsys)
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        ("table1 --seeds 0", "--seeds must be at least 1"),
-        ("table1 --optimizers paper", "--optimizers is an option of optimizers, not of table1"),
-        ("gate_bias --ablate-modes zero", "--ablate-modes is an option of ablation"),
-        ("table9", "table9"),
-    ],
-)
-def test_tables_refuse_what_makes_no_sense(args, message, capsys, tmp_path):
-    assert message in refused(tables.main, [*args.split(), "--results", str(tmp_path)], capsys)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_missing_word_vectors_are_found_missing_before_the_texts_are_read(tmp_path, capsys):
-    args = ["--data.manual-dir", str(tmp_path), "--workdir", str(tmp_path / "w")]
-    message = refused(main, args, capsys)
-    assert "glove.6B.300d.txt" in message
-    assert "--data.embeddings none" in message
-
-
-def test_missing_trees_are_one_line_that_names_them(tmp_path, capsys):
-    args = ["--data.manual-dir", str(tmp_path), "--workdir", str(tmp_path / "w")]
-    message = refused(main, [*args, "--data.embeddings", "none"], capsys)
-    assert message.startswith("error: ")
-    assert "train" in message
 
 
 @pytest.mark.parametrize("packed", [False, True])

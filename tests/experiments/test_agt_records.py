@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import math
 from types import SimpleNamespace
 
 import jax
@@ -95,50 +94,6 @@ def test_a_figure_takes_the_record_that_is_there(tmp_path, monkeypatch):
     assert seeds == [0, 1, 0, 1]
 
 
-def test_without_a_run_the_results_say_so(tmp_path):
-    text = rendered(PAPER.store(tmp_path))
-    rows = rows_of(text, "Table 1: SST-1 test accuracy")
-    assert [float(row[1]) for row in rows[:-1]] == [*reported.QUOTED.values(), 50.5]
-    assert {row[2] for row in rows[:-2]} == {"quoted in the paper, not trained here"}
-    assert rows[-1] == ["AGT", "not run", "ours"]
-    for heading in ("Layers", "First-layer words", "Selected words", "Ablation: other readings"):
-        assert "not run" in text.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
-
-
-def test_table1_is_mean_and_deviation_over_seeds_in_percent(tmp_path):
-    store = PAPER.store(tmp_path)
-    pair = [make_record(config_of("sst1", s), c) for s, c in enumerate(("1110", "1000"))]
-    save(store, "sst1", "agt", pair)
-    save(store, "sst1_sentences", "agt", [make_record(config_of("sst1_sentences", 0), "1100")])
-    rows = rows_of(rendered(store), "Table 1: SST-1 test accuracy")
-    deviation = 100 * np.std([0.75, 0.25], ddof=1)
-    assert rows[-2] == ["AGT", f"50.00 ± {deviation:.2f} (n=2)", "ours"]
-    assert rows[-1] == ["AGT, trained on sentences only", "50.00 (n=1)", "ours"]
-
-
-def test_the_ablation_is_tested_against_agt_on_the_same_sentences(tmp_path):
-    store = PAPER.store(tmp_path)
-    full, less = "1" * 30 + "0" * 10, "1" * 18 + "0" * 22
-    for seed in (0, 1, 2):
-        save(store, "sst1", "agt", [make_record(config_of("sst1", seed), full)])
-        config = config_of("sst1", seed, ablate_above=0)
-        save(store, "sst1", "agt_above0", [make_record(config, less)])
-    text = rendered(store)
-    rows = {row[1]: row for row in rows_of(text, "Ablation: selection vectors")}
-    only = rows["only s_0 (= plain highway network on s_0)"]
-    assert only[2:5] == ["48.5", "50.00 ± 0.00 (n=3)", "45.00 ± 0.00 (n=3)"]
-    assert only[5:7] == ["25.00 ± 0.00 (n=3)", "-30.00 (n=3 seeds)"]  # last step, minus AGT
-    # 12 sentences that only one of them has right
-    exact = 2 / 2**12
-    assert only[9] == ", ".join(3 * ["<0.001" if exact < 0.001 else f"{exact:.3f}"])
-    assert rows["s_0, s_1, s_2"][4:6] == ["not run", "-"]
-    assert rows["mean of the word vectors"][2] == "-"
-    assert "only s_0 (= plain highway network on s_0) minus AGT: -0.3000 (accuracy)" in text
-    claims = {row[0]: row[2:] for row in rows_of(text, "Claims")}
-    assert claims["AGT is better than only s_0"][1:3] == ["+2.00", "+30.00 (n=3)"]
-    assert math.isclose(float(only[7].strip("[]").split(", ")[1]), -15.0, abs_tol=5.0)
-
-
 def test_the_best_optimizer_is_named_by_validation(tmp_path):
     store = PAPER.store(tmp_path)
     found = {"accuracy": 0.75, "loss": 1.0}
@@ -168,37 +123,6 @@ def test_lists_show_the_seed_that_is_best_in_validation(tmp_path):
     assert best([]) is None
     save(PAPER.store(tmp_path), "sst1", "agt", records)
     assert "SST-1, seed 1 (best in validation)" in rendered(PAPER.store(tmp_path))
-
-
-def test_the_layers_are_numbers_beside_what_the_paper_observes(tmp_path):
-    store = PAPER.store(tmp_path)
-    save(store, "sst1", "agt", [make_record(config_of("sst1", 0), "1")])
-    text = rendered(store)
-    assert rows_of(text, "Layers") == [
-        ["L1", "75.0", "25.0", "1.00", "1.00", "-", "-", "-"],
-        ["L2", "37.5", "37.5", "2.00", "1.17", "2.33", "2.00", "0.280"],
-    ]
-    assert "hold 87.5 % of the words" in text
-    assert "the longest runs are in L2 and L1" in text
-    assert rows_of(text, "First-layer words")[0] == ["1", "never", "9"]
-    assert "- n't: rank 1 in the paper, never selected here" in text
-    assert "- not: rank 3 in the paper, rank 2 here (8 times)" in text
-
-
-def test_selected_words_are_compared_as_bags(tmp_path):
-    store = PAPER.store(tmp_path)
-    save(store, "sst1", "agt", [make_record(config_of("sst1", 0), "1")])
-    text = rendered(store)
-    rows = rows_of(text, "Selected words")
-    assert [row[0] for row in rows] == ["1", "1", "3", "3"]
-    strict, relaxed = rows[2:]
-    # layer 8 is the second of the two kinds; 0.95 itself is not above the threshold
-    assert strict[2:] == ["0.95", reported.SELECTED[2], "not so much", "3 of 3 (paper: 7)"]
-    assert relaxed[4:] == ["not so much bad luck", "3 of 5 (paper: 11)"]
-    told = rows_of(text, "Sentence 3, layer by layer")
-    assert told[0] == ["L1", "Not", "none", "only not"]
-    assert told[7] == ["L8", "Not so much", "Not so much", "adds a, and, for"]
-    assert told[8][3] == "-"
 
 
 def test_words_of_a_layer_that_is_not_there_are_refused():

@@ -25,13 +25,12 @@ OPTIONS = {
         *("--batch", "--document", "--query", "--hidden", "--hops", "--repeats", "--seed"),
         *("--json", "--docs", "--figures"),
     ),
-    "lexicon": ("--json", "--docs"),
-    "lexicon_folds": ("--folds", "--json", "--docs"),
-    "own_text": ("--models", "--runs", "--minutes", "--json", "--docs"),
+    "own_text": ("--runs", "--json", "--docs"),
     "ssan": (
         *("--layers", "--size", "--repeats", "--clock", "--memory-size", "--json"),
         "--docs",
     ),
+    "vectors": ("--vectors", "--share", "--draws", "--json", "--docs"),
     "training": ("--what", "--steps", "--lane-steps", "--seeds", "--repeats", "--json"),
 }
 

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from experiments.agt.paper import PAPER as AGT
-from experiments.core import chart, claims, summary
+from experiments.core import chart, claims, summary, verdict
 from experiments.core.comparison import compare
 from experiments.core.paper import TRIALS, Claim, Table, count_trials
 from experiments.core.records import RESULTS, Store, read_json, write_json
@@ -32,51 +32,37 @@ BASE = records(20, 20, 21)
 
 
 def interval(low, high):
-    return TwoWay((low + high) / 2, low, high, 0.01, 1.0, 4.0)
+    """A test with its parts, which are small for the seeds and the examples."""
+    parts = ((0.02, 4.0), (0.02, 4.0), (0.01, 39.0))
+    return TwoWay((low + high) / 2, low, high, 0.01, 0.25, 10.0, parts)
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "p", "paper", "word"),
-    [
-        (1.0, 3.0, 0.01, 2.0, "reproduced"),  # the paper's size inside
-        (1.0, 3.0, 0.01, 0.5, "reproduced"),  # below
-        (1.0, 3.0, 0.01, 3.5, "excluded"),  # above, although ours differs that way
-        (1.0, 3.0, 0.06, 2.0, "undecided"),  # not after the correction
-        (-1.0, 3.0, 0.3, 2.0, "undecided"),  # the interval holds both
-        (-1.0, 1.5, 0.3, 2.0, "excluded"),
-        (-3.0, -1.0, 0.01, 2.0, "excluded"),  # the opposite
-        (1.0, 3.0, 0.01, None, "reproduced"),  # no size: every gain
-        (-1.0, 3.0, 0.3, None, "undecided"),
-        (-3.0, -1.0, 0.01, None, "excluded"),
-        (-3.0, -1.0, 0.01, -2.0, "reproduced"),  # the paper's own difference is negative
-        (-3.0, -1.0, 0.01, -4.0, "excluded"),
-        (1.0, 3.0, 0.01, -2.0, "excluded"),
-    ],
-)
-def test_one_function_decides_from_our_interval_and_the_papers_difference(
-    low, high, p, paper, word
-):
-    assert claims.decide(interval(low, high), p, paper) == word
+def evidence(low, high, p=0.01, gap=0.5, p_size=0.5):
+    return verdict.Evidence(
+        interval(low, high)._replace(p_value=p),
+        interval(gap - 1, gap + 1)._replace(p_value=p_size),
+    )
 
 
-def test_a_claim_holds_where_validation_chose_and_at_the_last_step_or_is_undecided():
-    assert claims.combine("reproduced", None) == "reproduced"
-    assert claims.combine("reproduced", "reproduced") == "reproduced"
-    assert claims.combine("reproduced", "excluded") == "undecided"
+def test_a_claim_whose_steps_disagree_is_undecided_and_has_both_words():
     case = claims.Case(
         claim="X", label="A", seeds=3, difference=2.0, test=interval(1, 3),
-        last=interval(-2, 1)._replace(p_value=0.5), paper=1.5,
+        last=interval(-2, -1)._replace(p_value=0.5), paper=1.5,
     )  # fmt: skip
     (finding,) = claims.judge([case])
-    assert (finding.chosen, finding.last, finding.word) == ("reproduced", "excluded", "undecided")
-    assert finding.place == "A (reproduced where validation chose, excluded at the last step)"
+    assert finding.word == "undecided"
+    both = "reproduced where validation chose, ruled out at the last step"
+    assert finding.place == f"A ({both})"
+    assert both in finding.cells()[2]
+    (alone,) = claims.judge([dataclasses.replace(case, last=None)])
+    assert alone.place == "A (+2.00, the paper +1.50, only where validation chose)"
 
 
 @pytest.mark.parametrize(
     ("ours", "word", "flipped", "text"),
     [
-        (records(38, 38, 39), "reproduced", "excluded", "TREC"),
-        (records(2, 2, 3), "excluded", "reproduced", "TREC"),
+        (records(38, 38, 39), "reproduced", "ruled out", "TREC (+45.00, the paper +10.00)"),
+        (records(2, 2, 3), "ruled out", "reproduced", "TREC"),
         (records(38, 38), "undecided", "undecided", "TREC (these runs, 2 seeds)"),
         (records(38), "undecided", "undecided", "TREC (these runs, 1 seed)"),
         (records(20, 20, 21, predicted_classes=[40, 0]), "undecided", "undecided",
@@ -91,21 +77,28 @@ def test_a_case_is_in_the_direction_of_the_claim(ours, word, flipped, text):
     assert (found.word, turned.word) == (word, flipped)
     assert found.place == text
     assert one.difference == pytest.approx(-other.difference)
-    assert len(found.cells()) == len(turned.cells()) == 11
+    assert len(found.cells()) == len(turned.cells()) == 15
 
 
-def test_what_could_be_shown_stands_beside_an_undecided_claim():
-    comparison = compare(records(20, 23, 19), BASE)
+def test_a_row_that_could_hardly_have_been_reproduced_says_so():
+    comparison = compare(records(20, 21, 19), BASE)
     case = claims.case_of("c", "TREC", comparison, [], paper=2.0)
     (finding,) = claims.judge([case])
     assert finding.word == "undecided"
-    assert f"{100 * comparison.test.smallest:.2f}" in finding.cells()
+    assert 0 < finding.chance < 0.2
+    said = f"{100 * finding.chance:.0f} %"
+    assert finding.place == f"TREC (chance {said})"
+    assert f"could hardly have been reproduced: {said}" in finding.cells()[2]
+    assert finding.cells()[-1] == said
+    assert summary.count([finding]).endswith("1 could hardly have been, with so few seeds.")
 
 
 def test_without_both_systems_nothing_was_run_and_other_data_are_named():
     case = claims.case_of("c", "TREC", None, [], paper=1.0)
     (finding,) = claims.judge([case])
     assert (finding.word, finding.place) == ("not run", "TREC")
+    why = claims.case_of("c", "TREC", None, [], paper=1.0, why_not_run="no vectors")
+    assert claims.judge([why])[0].place == "TREC (no vectors)"
     other = records(20, substitute="ten questions")
     case = claims.case_of("c", "TREC", None, other)
     assert case.label == "TREC, other data"
@@ -117,9 +110,9 @@ def test_settings_that_differ_without_equal_searches_are_named():
     for seed, record in enumerate(ours):
         record["config"] = {"data": {}, "train": {"num_steps": 7, "seed": seed}}
     case = claims.case_of("c", "TREC", compare(ours, BASE), ours, paper=1.0)
-    assert claims.judge([case])[0].place == "TREC (settings differ)"
+    assert claims.judge([case])[0].place == "TREC (+45.00, the paper +1.00, settings differ)"
     case = claims.case_of("c", "TREC", compare(ours, BASE), ours, paper=1.0, equal_search=True)
-    assert claims.judge([case])[0].place == "TREC"
+    assert claims.judge([case])[0].place == "TREC (+45.00, the paper +1.00)"
 
 
 def test_lower_is_better_for_language_models():
@@ -145,7 +138,9 @@ def test_the_p_values_of_all_claims_of_a_paper_are_one_family():
     # a case of too few seeds and one that was not run are no tests
     cases += [dataclasses.replace(cases[0], seeds=2), dataclasses.replace(cases[0], seeds=0)]
     found = claims.judge(cases)
-    assert [finding.p_value for finding in found] == pytest.approx([0.06, 0.06, 0.9, None, None])
+    assert [finding.chosen is None for finding in found] == [False] * 3 + [True] * 2
+    p_values = [finding.chosen.gain.p_value for finding in found[:3]]
+    assert p_values == pytest.approx([0.06, 0.06, 0.9])
     words = ["undecided"] * 4 + ["not run"]
     assert [finding.word for finding in found] == words
     alone = claims.judge(cases[:1])
@@ -154,58 +149,55 @@ def test_the_p_values_of_all_claims_of_a_paper_are_one_family():
 
 def test_a_line_names_every_data_set_once_in_the_order_of_the_words():
     case = claims.Case(claim="c", label="A", seeds=3, difference=2.0, test=interval(1, 3), paper=2)
+    shown, smaller = evidence(1, 3), evidence(1, 3, gap=-4, p_size=0.01)
     findings = [
         claims.Finding(case=dataclasses.replace(case, label="A", seeds=0), word="not run"),
-        claims.Finding(
-            case=dataclasses.replace(case, label="B"), word="reproduced", chosen="reproduced"
-        ),
+        claims.Finding(case=dataclasses.replace(case, label="B"), word="reproduced", chosen=shown),
         claims.Finding(case=dataclasses.replace(case, label="C", seeds=1), word="undecided"),
         claims.Finding(
-            case=dataclasses.replace(case, label="D"),
-            word="reproduced",
-            chosen="reproduced",
-            last="reproduced",
+            case=dataclasses.replace(case, label="D", paper=6.0),
+            word="smaller",
+            chosen=smaller,
+            last=smaller,
         ),
     ]
-    reproduced, undecided, not_run = map(claims.mark, ("reproduced", "undecided", "not run"))
-    assert summary.line("X is better than Y", findings) == (
-        f"- X is better than Y: {reproduced} on B (only where validation chose) and D; {undecided} "
-        f"on C (these runs, 1 seed); {not_run} on A."
+    reproduced, smaller, undecided, not_run = map(
+        verdict.mark, ("reproduced", "smaller", "undecided", "not run")
     )
+    assert summary.lines({"X is better than Y": findings, "Z": findings[:1], "none": []}) == [
+        f"- X is better than Y: {reproduced} on B (+2.00, the paper +2.00, only where validation "
+        f"chose); {smaller} on D (+2.00, the paper +6.00); {undecided} on C (these runs, 1 seed); "
+        f"{not_run} on A.",
+        f"- {not_run}: Z.",
+    ]
     assert summary.count(findings) == (
-        "**Of 4 comparisons 2 are reproduced, none is excluded, 1 is undecided and 1 was not "
-        "run.** Of the undecided comparisons 1 has fewer than 3 seeds, or a run that collapsed."
+        "**Of 4 comparisons 1 is reproduced, 1 is smaller, none is ruled out, 1 is undecided and "
+        "1 was not run.** Of the undecided comparisons 1 has fewer than 3 seeds, a run that "
+        "collapsed, or networks that do not learn the task."
     )
     assert summary.chart_title("X", findings) == (
-        "X here and in the paper: of 4 comparisons 2 are reproduced, 1 is undecided and 1 was not "
-        "run"
+        "X here and in the paper: of 4 comparisons 1 is reproduced, 1 is smaller, 1 is undecided "
+        "and 1 was not run"
     )
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "paper", "place"),
-    [
-        (1, 3, 4.0, "D (a smaller difference of +2.00; the paper has +4.00)"),
-        (-1, 3, 4.0, "D"),
-        (-3, -1, 4.0, "D"),
-        (-3, -1, -4.0, "D (a smaller difference of -2.00; the paper has -4.00)"),
-    ],
-)
-def test_an_excluded_size_is_shown_where_a_smaller_difference_remains(low, high, paper, place):
-    middle = (low + high) / 2
-    case = claims.Case(
-        claim="c", label="D", seeds=3, difference=middle, test=interval(low, high), paper=paper
-    )
-    finding = claims.Finding(case=case, word="excluded", chosen="excluded", last="excluded")
-    assert finding.place == place
+def test_a_claim_without_a_comparison_has_its_reason():
+    (case,) = claims.untested("no run")("Z", None)
+    (finding,) = claims.judge([case])
+    assert finding.word == "not run"
+    assert summary.lines({"Z": [finding]}) == [f"- {verdict.mark('not run')}: Z (no run)."]
 
 
 def test_a_mark_has_its_word_a_sign_and_a_class_for_its_colour():
-    for word in claims.WORDS:
-        found = claims.mark(word)
+    for word in verdict.WORDS:
+        found = verdict.mark(word)
         assert found.startswith(f'<span class="verdict verdict-{word.replace(" ", "")}">')
         assert found.endswith(f" {word}</span>")
-    assert len(set(claims.MARKS.values())) == len(claims.WORDS)
+    assert len(set(verdict.MARKS.values())) == len(verdict.WORDS)
+    css = (ROOT / "docs" / "_static" / "site.css").read_text(encoding="utf-8")
+    for word in verdict.WORDS:
+        assert css.count(f".verdict-{word.replace(' ', '')} {{") == 2  # light and dark
+        assert word in chart.COLOURS
 
 
 def number(system, ours, paper, is_method=False, **more):
@@ -233,6 +225,11 @@ def test_a_page_opens_with_the_papers_numbers_and_ours():
         "1.5 points. C is 0.7 points below to 2.2 points above the paper's numbers. On A the "
         "perplexity, where less is better, is 114.0 for M; the paper has 113.9."
     )
+    judged = dataclasses.replace(numbers[0], word="reproduced")
+    assert summary.opening([judged, numbers[2]], "").startswith(
+        "**M is within 0.1 points of the paper's numbers.** By the rule for numbers it is "
+        "reproduced. Another system"
+    )
     above = summary.opening([number("M", 9.0, 5.0, True), number("M", 8.0, 5.0, True)], "")
     assert above == "**M is 3.0 to 4.0 points above the paper's numbers.**"
     assert "4.0 points below" in summary.opening([number("M", 5.0, 9.0, True)], "")
@@ -244,21 +241,29 @@ def test_a_page_opens_with_the_papers_numbers_and_ours():
 
 
 @pytest.mark.parametrize(
-    ("interval", "unit", "seeds", "word"),
+    ("values", "last", "unit", "word", "exceeded"),
     [
-        ((88.0, 90.5), "points", 3, "reproduced"),
-        ((90.5, 92.0), "points", 3, "reproduced"),
-        ((88.0, 89.5), "points", 3, "excluded"),
-        ((88.0, 89.5), "perplexity", 3, "reproduced"),
-        ((90.5, 92.0), "perplexity", 3, "excluded"),
-        ((88.0, 89.5), "points", 2, None),
-        (None, "points", 1, None),
+        ((89.8, 89.9, 90.0), (89.7, 89.8, 89.9), "points", "reproduced", False),
+        ((95.0, 95.1, 95.2), (95.0, 95.1, 95.2), "points", "reproduced", True),
+        ((89.8, 89.9, 90.0), (88.9, 89.0, 89.1), "points", "undecided", False),  # the last step
+        ((89.0, 90.5, 90.0), (89.0, 90.5, 90.0), "points", "undecided", False),  # a wide interval
+        ((85.0, 85.1, 85.2), (85.0, 85.1, 85.2), "points", "ruled out", False),
+        ((85.0, 85.1, 85.2), (89.8, 89.9, 90.0), "points", "undecided", False),
+        ((90.1, 90.2, 90.3), (), "perplexity", "reproduced", False),
+        ((80.1, 80.2, 80.3), (), "perplexity", "reproduced", True),
+        ((95.1, 95.2, 95.3), (), "perplexity", "ruled out", False),
+        ((89.8, 89.9), (), "points", None, False),
+        ((89.8,), (), "points", None, False),
     ],
 )
-def test_a_number_of_the_method_reaches_the_papers_or_not(interval, unit, seeds, word):
-    more = {"interval": interval, "unit": unit, "seeds": seeds}
-    assert number("M", 89.0, 90.0, True, **more).word == word
-    assert number("B", 89.0, 90.0, False, **more).word is None
+def test_a_number_of_the_method_reaches_the_papers_within_a_point(
+    values, last, unit, word, exceeded
+):
+    of = number("M", sum(values) / len(values), 90.0, True, values=values, last=last, unit=unit)
+    baseline = dataclasses.replace(of, is_method=False)
+    found, unjudged = claims.judge_numbers([of, baseline])
+    assert (found.word, found.is_exceeded) == (word, exceeded)
+    assert unjudged == baseline
 
 
 def test_systems_with_as_many_trials_have_equal_searches(tmp_path):
@@ -268,15 +273,18 @@ def test_systems_with_as_many_trials_have_equal_searches(tmp_path):
 
     source = RESULTS / "agt" / "joined_400d"
     shutil.copytree(source / "runs", tmp_path / "runs")
-    average = "AGT is better than the mean of the word vectors"
-    assert remarks()[average] == ("settings differ",)
+    average, width = "AGT is better than the mean of the word vectors", "word vectors of width 400"
+    assert remarks()[average] == ("settings differ", width)
     trials = read_json(source / TRIALS)
     write_json(tmp_path / TRIALS, trials)
-    assert set(remarks().values()) == {()}
+    assert set(remarks().values()) == {
+        (width,),
+        ("no run with another bias; the paper gives no size",),
+    }
     assert count_trials(AGT.store(tmp_path))["sst1"]["average"] == 6
     place = next(i for i, trial in enumerate(trials) if trial["system"] == "average")
     write_json(tmp_path / TRIALS, trials[:place] + trials[place + 1 :])
-    assert remarks()[average] == ("settings differ",)
+    assert remarks()[average] == ("settings differ", width)
 
 
 @pytest.mark.parametrize("name", ["ga_net", "agt", "rau", "ga_reader", "ssan"])
@@ -286,17 +294,28 @@ def test_the_verdicts_of_a_page_are_those_of_its_records(name):
     stores = [paper.store(folder.parent) for folder in (RESULTS / name).rglob("runs")]
     findings = [finding for store in stores for finding in paper.findings(store)]
     words = {finding.word for finding in findings}
-    # docs/papers.md: a correction over all pages of a paper gives the same words
     together = claims.judge([finding.case for finding in findings])
-    assert [finding.word for finding in together] == [finding.word for finding in findings]
+    changed = [
+        (one.case.claim, one.word, other.word)
+        for one, other in zip(findings, together, strict=True)
+        if one.word != other.word
+    ]
+    # docs/papers.md has the one word that a correction over all pages of a paper changes.
+    assert len(changed) == (name == "ssan")
+    assert all((one, other) == ("ruled out", "undecided") for _, one, other in changed)
+    of_numbers = {number.word for store in stores for number in paper.judged_numbers(store)}
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (row,) = (line for line in readme.splitlines() if f"](./docs/{name}.md)" in line)
+    result = row.split(" | ")[-1]
+    assert {word for word in verdict.WORDS if word in result} <= words | of_numbers
     page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
-    believe = page.split("## What to believe now\n")[1].split("\n## ")[0]
-    numbers = paper.numbers(paper.store(RESULTS / name))
+    believe = page.split("## Did the claims hold?\n")[1].split("\n## ")[0]
+    numbers = [number for store in stores for number in paper.judged_numbers(store)]
     for bullet in believe.split("\n- ")[1:]:
-        word = next((word for word in claims.WORDS if claims.mark(word) in bullet), None)
+        word = next((word for word in verdict.WORDS if verdict.mark(word) in bullet), None)
         if "**Its accuracy**" in bullet:
             of_method = {n.word for n in numbers if n.is_method and n.unit == "points"}
-            assert word == ("excluded" if "excluded" in of_method else "reproduced")
+            assert word in of_method
             assert None not in of_method
         elif word is not None:
             assert word in words, bullet
@@ -311,6 +330,7 @@ def test_numbers_are_of_runs_on_the_papers_data_that_learned():
     (found,) = of(records(20, 22))
     assert math.isclose(found.ours, 52.5)
     # Student's t with one degree of freedom is 12.7062, and the standard error of the mean is 2.5
+    assert found.values == found.last == pytest.approx((50.0, 55.0))
     assert found.interval == pytest.approx((52.5 - 12.7062 * 2.5, 52.5 + 12.7062 * 2.5), rel=1e-5)
     assert of(records(20))[0].interval is None
     assert of(records(20, substitute="ten questions")) == []
@@ -338,8 +358,8 @@ def test_a_paper_with_claims_opens_its_page_with_them_and_one_without_does_not(t
     text = (tmp_path / "RESULTS.md").read_text("utf-8")
     first, second, third = text.split("## ")[1:4]
     assert first.startswith("In short\n\n**No run here is on the paper's data")
-    assert "none is reproduced, none is excluded, none is undecided and " in first
-    assert f"- it is better: {claims.mark('not run')} on " in first
+    assert "none is reproduced, none is smaller, none is ruled out, none is undecided and " in first
+    assert f"- {verdict.mark('not run')}: it is better." in first
     assert "claims.svg" not in first
     assert second.startswith("Claims\n\n| claim")
     assert summary.RULES in second
@@ -363,17 +383,17 @@ def test_the_chart_has_a_row_for_each_comparison_and_number(tmp_path):
     case = claims.Case(claim="c", label="B", seeds=3, difference=2.0, test=interval(1, 3), paper=2)
     findings = [
         claims.Finding(case=dataclasses.replace(case, label="A", seeds=0), word="not run"),
-        claims.Finding(case=case, word="reproduced"),
+        claims.Finding(case=case, word="reproduced", chosen=evidence(1, 3)),
         claims.Finding(
             case=dataclasses.replace(case, label="C, other data", test=None, seeds=1),
             word="undecided",
         ),
         claims.Finding(
             case=dataclasses.replace(case, label="P", unit="nats per token", last=interval(0, 1)),
-            word="undecided", chosen="reproduced", last="undecided",
+            word="undecided", chosen=evidence(1, 3), last=evidence(0, 1, 0.5),
         ),
     ]  # fmt: skip
-    numbers = [number("M", 52.0, 50.0, True, interval=(51.0, 53.0))]
+    numbers = [number("M", 52.0, 50.0, True, values=(51.5, 52.5))]
     panels = chart.panels_of(findings, numbers)
     assert [panel.axis.split(";")[0] for panel in panels] == [
         "difference in points",
@@ -383,10 +403,13 @@ def test_the_chart_has_a_row_for_each_comparison_and_number(tmp_path):
     absent, shown, few = panels[0].groups["c"]
     assert (absent.ours, absent.paper, absent.end) == (None, 2, "\u2013 not run")
     assert (shown.ours, shown.interval, shown.paper) == (2.0, (1, 3), 2)
+    assert shown.single == (1.0, 3.0)  # the half-width of the evidence, around ours
     assert (few.label, few.interval, few.end) == ("C*", None, "? undecided (n=1)")
     assert panels[1].groups["c"][0].last == (0.5, 0, 1)
     (row,) = panels[2].groups["M"]
-    assert (row.ours, row.interval, row.paper) == (2.0, (1.0, 3.0), 0.0)
+    assert (row.ours, row.paper) == (2.0, 0.0)
+    # Student's t with one degree of freedom is 12.7062, and the standard error of the mean is 0.5
+    assert row.interval == pytest.approx((2 - 6.3531, 2 + 6.3531), rel=1e-5)
     assert row.end == "52.0, paper 50.0"
     chart.draw_chart("X", findings, numbers, tmp_path / "claims")
     text = (tmp_path / "claims.svg").read_text(encoding="utf-8")

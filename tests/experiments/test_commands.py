@@ -66,30 +66,6 @@ def test_every_command_says_its_version(main, capsys):
     assert capsys.readouterr().out == f"gatedjax {__version__}\n"
 
 
-@pytest.mark.parametrize(
-    ("paper", "preset", "owners"),
-    [
-        ("rau", "trec", ("experiments.agt", "experiments.ga_net")),
-        ("agt", "ptb_small", ("experiments.rau",)),
-        ("ga_net", "bshift", ("experiments.ssan",)),
-    ],
-)
-def test_a_preset_of_another_paper_names_that_paper(paper, preset, owners, capsys):
-    message = refused(command(paper), ["--preset", preset], capsys)
-    assert "Did you mean" not in message
-    assert all(f"python -m {owner}" in message for owner in owners)
-
-
-def test_an_empty_preset_and_a_misspelt_command_are_refused(capsys):
-    assert "unknown preset ''." in refused(command("ga_net"), ["--preset="], capsys)
-    message = refused(command("ga_reader"), ["anwser"], capsys)
-    assert message.endswith("Did you mean python -m experiments.ga_reader answer?")
-    message = refused(command("agt"), ["tables", "table1"], capsys)
-    assert message.endswith("Did you mean python -m experiments.agt.tables table1?")
-    message = refused(command("ssan", "tables"), ["table2", "--data", "bshit"], capsys)
-    assert "Did you mean 'bshift'?" in message
-
-
 @pytest.mark.parametrize("paper", TABLES)
 def test_records_hold_nothing_of_one_machine(paper):
     value = importlib.import_module(f"experiments.{paper}.paper").PAPER
@@ -110,13 +86,6 @@ def test_a_preset_of_few_validation_examples_chooses_by_loss(paper, name):
     preset = importlib.import_module(f"experiments.{paper}.config").PRESETS[name]
     assert len(gdata.load(preset.data.name, "validation")) < 2000
     assert (preset.train.best_metric, preset.train.best_mode) == ("loss", "min")
-
-
-@pytest.mark.parametrize("paper", TABLES)
-def test_no_cpu_devices_are_refused(paper, capsys):
-    for part, args in (("__main__", []), ("tables", ["render"])):
-        message = refused(command(paper, part), [*args, "--cpu-devices", "0"], capsys)
-        assert message == "error: --cpu-devices must be at least 1, got 0"
 
 
 @pytest.mark.parametrize("paper", TABLES)

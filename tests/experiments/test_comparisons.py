@@ -39,6 +39,8 @@ def test_the_same_seeds_are_compared_whatever_the_order_and_what_else_there_is()
     assert found.by_seed == (0.0, 0.0)
     assert found.test.p_value == 1
     assert compare(first[:1], second[:1]) is None
+    many = [classifier(seed, right) for seed in range(5)]
+    assert compare(many, many).seeds == (0, 1, 2, 3, 4)
 
 
 def test_examples_of_one_group_are_one_example_and_have_no_mcnemar_test():

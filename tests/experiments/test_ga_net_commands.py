@@ -15,20 +15,6 @@ from experiments.ga_net.picture import DARK, Row, draw_picture
 from experiments.ga_net.tune import TuneConfig, trials
 
 
-def test_an_impossible_value_is_refused_by_name(capsys):
-    with pytest.raises((SystemExit, ValueError), match=r"2|temperature"):
-        main(["--model.gates.temperature", "0"])
-
-
-def test_missing_word_vectors_say_where_to_get_them_and_how_to_do_without(tmp_path, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["--preset", "trec", "--data.embeddings", str(tmp_path / "no.txt")])
-    assert stop.value.code == 2
-    message = capsys.readouterr().err
-    assert "--data.embeddings none" in message
-    assert "glove" in message.lower()
-
-
 def test_a_grid_varies_only_what_was_asked():
     options = TuneConfig(data="trec", dropouts=(0.1, 0.2), temperatures=(0.5, 1.0))
     configs = [trial.config for trial in trials(options)]

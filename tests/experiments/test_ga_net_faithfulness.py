@@ -23,10 +23,7 @@ PAIRED = "Faithfulness of the gates, paired tests"
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (
-            ["roar", "--measures", "lime"],
-            "--measures must be gates, attention, gradient or random, got 'lime'",
-        ),
+        (["roar", "--measures", "lime"], "invalid choice 'lime' for argument '--measures'"),
         (["roar", "--shares", "0.5", "0.2"], "--shares must increase in [0, 1], got 0.5 0.2"),
         (["roar", "--shares", "0.5", "1.2"], "--shares must increase in [0, 1]"),
         (["roar", "--seeds", "0"], "--seeds must be at least 1, got 0"),

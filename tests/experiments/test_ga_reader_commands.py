@@ -7,63 +7,12 @@ import pytest
 from experiments.core.command import options_of
 from experiments.core.config import with_changes
 from experiments.core.paper import Job
-from experiments.ga_reader import reported, tables
+from experiments.ga_reader import reported
 from experiments.ga_reader.__main__ import main
 from experiments.ga_reader.config import PRESETS, GAReaderRunConfig, base_of, feature_of
 from experiments.ga_reader.paper import FROM_CORPUS, PAPER, readers
 from gatedjax.training import make_optimizer
 from tests.experiments._commands import refused
-
-
-def test_answer_names_an_unknown_option(capsys):
-    assert "--document" in refused(main, ["answer", "--documnt", "x"], capsys)
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        ("--model.hops 0", "hops must be at least 1"),
-        ("--model.gating none --model.no-token-attention", "token_attention must be True"),
-        ("--data.fraction 0", "fraction must be in (0, 1]"),
-        ("--epochs 0", "epochs must be positive"),
-        ("--halve-after 0", "halve_after must be positive"),
-        ("--train.seeds 2", "train.seeds must be 1"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused_by_name(args, message, capsys):
-    assert message in refused(main, args.split(), capsys)
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        ("figure2 --fraction 0.5", "--fraction is not an option of figure2"),
-        ("figure3 --variants fix", "--variants is not an option of figure3"),
-        ("table2 --variants hops_9", "table2 on wdw has no reader 'hops_9'; it has sum"),
-        ("figure3 --data cbt_ne --manual-dir . --embeddings none", "cbtest_NE_train.txt"),
-    ],
-)
-def test_tables_refuse_what_makes_no_sense(args, message, capsys, tmp_path):
-    own = ["--results", str(tmp_path / "r"), "--runs", str(tmp_path / "w")]
-    assert message in refused(tables.main, [*args.split(), *own], capsys)
-    assert not (tmp_path / "r").exists()
-
-
-@pytest.mark.parametrize(
-    ("preset", "named"),
-    [("cbt_cn", "cbtest_CN_train.txt"), ("cnn", "cnn/questions"), ("wdw", "who_did_what")],
-)
-def test_missing_raw_files_are_one_line_that_names_them(preset, named, tmp_path, capsys):
-    args = ["--preset", preset, "--data.manual-dir", str(tmp_path), "--data.embeddings", "none"]
-    message = refused(main, [*args, "--workdir", str(tmp_path / "w")], capsys)
-    assert message.startswith("error: ")
-    assert named in message
-
-
-def test_missing_word_vectors_are_found_missing_before_the_questions_are_read(tmp_path, capsys):
-    message = refused(main, ["--preset", "cbt_ne", "--data.manual-dir", str(tmp_path)], capsys)
-    assert "glove.6B.100d.txt" in message
-    assert "--data.embeddings none" in message
 
 
 def test_answer_refuses_a_folder_that_is_none_of_a_run(tmp_path, capsys):

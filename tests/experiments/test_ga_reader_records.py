@@ -10,8 +10,8 @@ from experiments.core.paper import Job
 from experiments.ga_reader import figures, statistics, tables
 from experiments.ga_reader.config import PRESETS
 from experiments.ga_reader.paper import PAPER, VARIANTS
-from gatedjax.text._reader import Place, Reading
-from gatedjax.text._reader_figure import shown_places
+from gatedjax.text.answers._reader_figure import shown_places
+from gatedjax.text.models._reader import Place, Reading
 
 
 def make_record(data, variant, seed, correct, **more):
@@ -67,80 +67,10 @@ def store(tmp_path):
     return PAPER.store(tmp_path / "results")
 
 
-def test_nothing_run_says_so_beside_the_papers_numbers(store):
-    text = rendered(store)
-    table = {(row[0], row[-1]): row[1:-1] for row in rows_of(text, "Table 1")}
-    assert table["NSE", "quoted in the paper, not trained here"] == ["66.5", "66.2", "67.0", "66.7"]
-    assert table["Human", "quoted in the paper, not trained here"] == ["-", "84.0", "-", "-"]
-    assert table["GA, fixed vectors", "the paper's own"] == ["68.3", "68.0", "69.6", "69.1"]
-    assert table["GA, fixed vectors", "ours"] == ["not run"] * 4
-    table = rows_of(text, "Table 3")
-    assert len(table) == 23 + 2 * 5
-    named = {(row[0], row[-1]): row[1:-1] for row in table}
-    assert named["GA + feature, fixed vectors", "the paper's own"] == [
-        *("76.7", "77.4", "80.0", "79.3"),
-        *("78.5", "74.9", "74.4", "70.7"),
-    ]
-    assert "CBT-NE, GA, fixed vectors against K = 1: not run." in text
-    assert "K = 1 in the paper is 57" in text
-    assert "figure 3: not run" in text
-
-
-def test_runs_stand_beside_the_paper_with_their_paired_tests(store):
-    base = "1" * 12 + "0" * 2 + "1" * 6
-    other = "0" * 10 + "1" * 2 + "1" * 2 + "1" * 6
-    for seed in (0, 1, 2):
-        save(store, "wdw", "fix", seed, base)
-        save(store, "wdw", "hops_1", seed, other)
-    text = rendered(store)
-    rows = {row[0]: row for row in rows_of(text, "Table 2: gating and hops, WDW strict")}
-    full, single = rows["GA, fixed vectors (base)"], rows["K = 1"]
-    assert full[1:5] == ["68.3", "68.0", "50.00 ± 0.00 (n=3)", "90.00 ± 0.00 (n=3)"]
-    assert single[4] == "50.00 ± 0.00 (n=3)"
-    assert single[5:7] == ["-", "+40.00 (n=3 seeds)"]  # these records have no last step
-    # spec: b = 10, c = 2 gives 0.01929
-    assert single[9] == "0.019 (10 : 2), 0.019 (10 : 2), 0.019 (10 : 2)"
-    assert rows["K = 4"][3:] == ["not run", "not run", *"------"]
-    assert "WDW strict, GA, fixed vectors minus K = 1: +0.4000 (accuracy)" in text
-    assert full[-1] == "1,234"
-    runs = rows_of(text, "Runs")
-    assert [row[:4] for row in runs] == [
-        ["WDW strict", "fix", "0, 1, 2", "1,000"],
-        ["WDW strict", "hops_1", "0, 1, 2", "1,000"],
-    ]
-    assert "glove.6B.100d.txt (87.5 %)" in runs[0]
-
-
 def test_one_sided_tests_pair_the_seeds_that_both_have():
     make = lambda seed, correct: make_record("wdw", "fix", seed, correct)  # noqa: E731
     found = statistics.one_sided([make(0, "110"), make(2, "111")], [make(1, "000"), make(2, "001")])
     assert [(test.b, test.c, test.p_value) for test in found] == [(2, 0, 0.25)]
-
-
-def test_one_budget_of_cbt_has_its_own_section_with_the_feature(store):
-    save(store, "cbt_ne", "fix", 0, "1100", substitute="41,191 questions")
-    save(store, "cbt_ne", "feature_fix", 0, "1110", substitute="41,191 questions")
-    text = rendered(store)
-    rows = {row[0]: row for row in rows_of(text, "One budget: CBT-NE")}
-    assert next(iter(rows)) == "GA, fixed vectors (base)"
-    assert rows["GA + feature, fixed vectors"][4] == "75.00 (n=1)"
-    assert "The feature helps: McNemar p, one-sided, of each seed: these runs (n=1) (1" in text
-    tests = rows_of(text, "Proportion tests")
-    paper = [row for row in tests if row[0] == "CBT-NE"]
-    assert [row[6:] for row in paper] == [
-        ["1.919", "0.02749", "0.028"],
-        ["-", "-", "-"],
-    ]
-    assert paper[1][3:5] == ["75.0 (n=1)", "ours, other data"]
-    assert next(row for row in tests if row[0] == "CNN")[7].startswith("0.34")
-
-
-def test_common_nouns_have_their_section_with_any_reader(store):
-    save(store, "cbt_cn", "fix", 0, "1110")
-    save(store, "cbt_cn", "hops_1", 0, "1000")
-    rows = {row[0]: row for row in rows_of(rendered(store), "One budget: CBT-CN")}
-    assert rows["K = 1"][4] == "25.00 (n=1)"
-    assert rows["K = 1"][8:10] == ["these runs (n=1)", "these runs (n=1) (2 : 0)"]
 
 
 def test_figure2_has_every_share_and_is_drawn(store, tmp_path):

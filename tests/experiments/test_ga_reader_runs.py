@@ -16,7 +16,7 @@ from experiments.ga_reader.paper import PAPER
 from gatedjax import data as gdata
 from gatedjax.data.sets import _two_facts
 from gatedjax.models import GAReader, GAReaderTask
-from gatedjax.text._reader import Reader
+from gatedjax.text.models._reader import Reader
 from gatedjax.training import init_state, make_optimizer, make_train_step
 from tests.experiments.test_ga_reader_books import library
 

@@ -6,72 +6,17 @@ import pytest
 
 from experiments.core.command import options_of, parse
 from experiments.core.paper import Job
-from experiments.rau import tables
-from experiments.rau.__main__ import main
 from experiments.rau.config import PRESETS, TRAIN_EXAMPLES
 from experiments.rau.figures import matched_width, network
 from experiments.rau.paper import HEAVY, LIGHT, PAPER
 from gatedjax.models import RAUConfig
 from tests._grouped import grouped
-from tests.experiments._commands import refused
 
 OPTIONS = options_of(PAPER)
 
 
 def cells_of(**options):
     return list(Job(PAPER, OPTIONS(**options)).cells())
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        ("--model.rescale --model.attention sigmoid", "rescale must be False"),
-        ("--model.cell gru --model.attention concat", "attention must be 'feature_proj'"),
-        ("--model.cell gru --model.rescale", "rescale must be False for cell='gru'"),
-        ("--model.cell lstm --model.attn-hidden 8", "attn_hidden must be 0"),
-        ("--model.cell lstm --model.reset-after", "reset_after must be False"),
-        ("--model.forget-bias 1", "forget_bias must be 0 for cell='rau'"),
-        ("--model.hidden 0", "hidden must be at least 1"),
-        ("--train.seeds 2", "train.seeds must be 1"),
-        ("--train.eval-every 0", "eval_every must be at least 1"),
-    ],
-)
-def test_options_that_contradict_each_other_are_refused_by_name(args, message, capsys):
-    assert message in refused(main, args.split(), capsys)
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        ("table1 --seeds 0", "--seeds must be at least 1"),
-        ("table3 --hidden 28", "--hidden is an option of table1"),
-        ("figure5 --learning-rate 1e-3", "--learning-rate is an option of table1 and figure7"),
-        ("figure5 --data digits", "--data must be of mnist, fashion_mnist for figure5"),
-        ("long --data ptb_small", "--data must be of mnist, fashion_mnist for long"),
-        ("table1 --hidden 28 --learning-rate 0.5", "give one of the two"),
-        ("matched --data ptb_small", "--data must be classifiers for matched"),
-        ("table9", "table9"),
-    ],
-)
-def test_tables_refuse_what_makes_no_sense(args, message, capsys, tmp_path):
-    assert message in refused(tables.main, [*args.split(), "--results", str(tmp_path)], capsys)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("preset", "file"), [("mnist", "train-images-idx3-ubyte"), ("imdb", "aclImdb")]
-)
-def test_missing_raw_files_are_one_line_that_names_them(preset, file, tmp_path, capsys):
-    args = ["--preset", preset, "--data.manual-dir", str(tmp_path), "--workdir", str(tmp_path)]
-    message = refused(main, args, capsys)
-    assert message.startswith("error: ")
-    assert file in message
-
-
-def test_missing_word_vectors_are_found_missing_before_the_texts_are_read(tmp_path, capsys):
-    args = ["--preset", "imdb", "--data.embeddings", str(tmp_path / "no.txt")]
-    message = refused(main, [*args, "--data.manual-dir", str(tmp_path)], capsys)
-    assert "glove" in message.lower()
 
 
 @pytest.mark.parametrize("name", PRESETS)

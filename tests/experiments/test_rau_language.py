@@ -159,5 +159,5 @@ def test_a_killed_run_ends_with_the_bits_of_an_unbroken_one(treebank, monkeypatc
     ]
     assert main(["verify-resume", "--kills", "2", "--seed", "9", "--", *command]) == 0
     out = capsys.readouterr().out
-    assert "carried state" in out
+    assert "state: equal" in out
     assert "bit-equal" in out

@@ -18,7 +18,7 @@ from experiments.ssan.paper import PAPER
 from gatedjax import data as gdata
 from gatedjax.__main__ import main as gatedjax_main
 from gatedjax.analysis._bleu import corpus_bleu
-from gatedjax.text._translator import SearchConfig
+from gatedjax.text.models._translator import SearchConfig
 from tests._grouped import grouped
 from tests.data.test_sentence_sets import HEADER, conll, row
 
@@ -233,8 +233,8 @@ def test_a_translator_is_trained_translates_and_shows_its_attention(
     gdata.BytePairs.train(["quite another text"], 30).save(other)
     for extra, message in (
         (["--bpe", str(other)], "must be the vocabulary that"),
-        (["--beam-size", "0"], "beam_size must be at least 1, got 0"),
-        (["--references", str(other)], "as many lines as the input, 3, got"),
+        (["--beam-size", "0"], "--beam-size must be at least 1, got 0"),
+        (["--references", str(other)], "as many lines as the input, 3, and"),
     ):
         with pytest.raises(SystemExit):
             translation.main([*args, *extra], io.StringIO("a\nb\nc\n"), io.StringIO())

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from experiments.core import origins, records
-from experiments.core.claims import mark
 from experiments.core.command import run_cells
 from experiments.core.comparison import compare, compare_all
 from experiments.core.paper import Cell, Claim, Job
 from experiments.core.records import Store, count_each, format_average, read_json
+from experiments.core.verdict import mark
 from tests.experiments._results import rendered, rows_of, store_of
 from tests.experiments._toy import PAPER as TOY
 

@@ -168,7 +168,7 @@ def test_the_search_of_ga_net_varies_the_gates_only_of_ga_net(tmp_path, made):
 def test_the_page_of_ga_nets_search_is_rendered_from_its_record_byte_for_byte():
     folder = ROOT / "experiments" / "results" / "ga_net"
     records = json.loads((folder / "tuning.json").read_text(encoding="utf-8"))
-    assert ga_net_tune.render(records) == (folder / "TUNING.md").read_text(encoding="utf-8")
+    assert ga_net_tune.SEARCH.page(records) == (folder / "TUNING.md").read_text(encoding="utf-8")
 
 
 def test_the_ablation_takes_the_best_trial_of_each_system(tmp_path, vectors):

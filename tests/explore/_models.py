@@ -8,7 +8,7 @@ import numpy as np
 
 from gatedjax.data import Vocabulary
 from gatedjax.models import GANet
-from gatedjax.text._model import TrainedModel, networks
+from gatedjax.text.models._network import TrainedModel, networks
 from tests._drawn import drawn
 from tests._grouped import grouped
 

@@ -3,7 +3,6 @@
 import base64
 import contextlib
 import dataclasses
-import json
 import re
 import shutil
 import threading
@@ -15,18 +14,16 @@ import numpy as np
 import pytest
 
 import gatedjax
-from gatedjax.explore._engine import Explorer
-from gatedjax.explore._offline import LONGEST, MOST_BYTES, offline_page, patterns_of, payload
-from gatedjax.explore._open import open_model
-from gatedjax.explore._sentences import first_sentence, read_sentences
+from gatedjax.explore import _sentences
+from gatedjax.explore._engine import Explorer, open_model
+from gatedjax.explore._offline import MOST_BYTES, offline_page, patterns_of, payload
+from gatedjax.explore._sentences import Session, read_sentences
 from gatedjax.explore._server import Server
-from gatedjax.explore._session import Session
-from gatedjax.text._read import open_table
-from gatedjax.text._states import open_states
-from gatedjax.text._tokens import split_words
-from gatedjax.text._translator import parameters_like
+from gatedjax.text.corpus._tokens import split_words
+from gatedjax.text.models._translator import parameters_like
+from gatedjax.text.sources._open import open_table
 from tests.explore._models import TEXT, model, of_classes, pair, pure
-from tests.explore.test_engine import ROWS
+from tests.explore.test_engine import ROWS, log_odds, with_classifier
 from tests.text._runs import DOCUMENT, drawn, reader_run, translator_run
 
 TOKENS = split_words(TEXT)
@@ -37,7 +34,7 @@ FLAGS = (
     "--disable-sync --window-size=1000,900"
 )
 TOKEN = "t" * 22
-WAIT = 30
+WAIT = 120
 TIGHT = 1e-5
 
 
@@ -73,11 +70,7 @@ def explorer():
 def serve(explorer):
     """A function that starts the server, or starts it again; its `stop` stops it."""
     table = open_table(ROWS)
-    session = Session(
-        explorer,
-        lambda: read_sentences(explorer, table, leaks=4),
-        lambda: first_sentence(explorer, table),
-    )
+    session = Session(explorer, table, leaks=4)
     running = []
 
     def start(port=0):
@@ -204,16 +197,7 @@ def test_a_gate_that_is_forced_changes_what_is_predicted(page, explorer):
     clean(page)
 
 
-def test_a_sentence_is_typed(page, explorer):
-    typed(page, "slow , old story")
-    tokens = ("slow", ",", "old", "story")
-    assert [word.find_element("class name", "gx-token").text for word in words(page)] == [*tokens]
-    wanted = pure(explorer.models[0], tokens, gates(page))[0]
-    np.testing.assert_allclose(probabilities(page), wanted, atol=TIGHT)
-    clean(page)
-
-
-def test_forced_gates_stay_with_their_words(page):
+def test_forced_gates_stay_with_their_words(page, explorer):
     words(page)[1].click()
     ready(page)
     area = page.find_element("css selector", "textarea")
@@ -226,6 +210,21 @@ def test_forced_gates_stay_with_their_words(page):
     assert [word.get_attribute("data-forced") != "auto" for word in words(page)[:4]] == [
         False, False, True, False,
     ]  # fmt: skip
+    typed(page, "slow , old story")
+    tokens = ("slow", ",", "old", "story")
+    assert [word.find_element("class name", "gx-token").text for word in words(page)] == [*tokens]
+    wanted = pure(explorer.models[0], tokens, gates(page))[0]
+    np.testing.assert_allclose(probabilities(page), wanted, atol=TIGHT)
+    # a second model, without gates, stands beside the first
+    (read,) = explorer.models[1].read([(" ".join(tokens),)])
+    np.testing.assert_allclose(probabilities(page, 1), read.probabilities, atol=TIGHT)
+    assert [word.tag_name for word in words(page, 1)] == ["span"] * len(tokens)
+    typed(page, "")
+    assert "No word yet" in page.find_element("class name", "gx-notes").text
+    typed(page, "xyzzy plugh")
+    assert "knows none of these words" in page.find_element("class name", "gx-notes").text
+    assert words(page)[0].find_element("class name", "gx-unknown").text == "?"
+    clean(page)
 
 
 def test_the_keyboard_forces_and_moves(page):
@@ -282,49 +281,54 @@ def test_effects_are_those_of_the_engine_in_numbers_and_colours(page, explorer):
     clean(page)
 
 
-def test_the_description_of_a_word_has_its_effect(page, explorer):
-    effects = explorer.removal({"text": TEXT})["models"][0]
-    weighed(page)
-    for word, effect, place in zip(
-        words(page), effects["effects"], effects["speaks_for"], strict=True
-    ):
-        said = re.search(r"effect ([\u2212+\d.]+): speaks for (\w+)", word.get_attribute("title"))
-        assert float(said[1].replace("\u2212", "-")) == pytest.approx(effect, abs=6e-4)
-        assert said[2] == explorer.models[0].classes[place]
-        assert said[0] in word.get_attribute("aria-label")
-
-
-def test_bars_are_probabilities_and_attention_against_uniform(page, explorer):
-    for number, answer in enumerate(explorer.answer({"text": TEXT})["models"]):
-        panel = f".gx-model:nth-child({number + 1})"
-        bars = shares(page, f"{panel} .gx-classes .gx-track")
-        np.testing.assert_allclose(bars, answer["probabilities"], atol=0.01)
-        attention, uniform = np.array(answer["attention"]), 1 / len(TOKENS)
-        bars = shares(page, f"{panel} .gx-words .gx-attention")
-        np.testing.assert_allclose(bars, attention / (attention + uniform), atol=0.03)
-
-
-def test_the_table_has_the_numbers_of_each_word(page, explorer):
+def test_numbers_stand_at_the_words_in_bars_and_in_the_table(page, explorer):
     weighed(page)
     page.execute_script("document.querySelector('.gx-model details').open = true")
     until(page, "document.querySelector('.gx-numbers tbody tr')")
     answer = explorer.answer({"text": TEXT})["models"][0]
-    effects = explorer.removal({"text": TEXT})["models"][0]["effects"]
+    removed = explorer.removal({"text": TEXT})["models"][0]
+    classes, uniform = explorer.models[0].classes, 1 / len(TOKENS)
     rows = page.find_elements("css selector", ".gx-model:first-child .gx-numbers tbody tr")
-    for i, row in enumerate(rows):
-        word, effect, _, likely, gate, attention, ratio = (
+    for i, (row, word) in enumerate(zip(rows, words(page), strict=True)):
+        token, effect, _, likely, gate, attention, ratio = (
             cell.text for cell in row.find_elements("css selector", "th, td")
         )
-        assert word == TOKENS[i]
-        assert float(effect.replace("\u2212", "-")) == pytest.approx(effects[i], abs=6e-4)
+        assert token == TOKENS[i]
+        assert float(effect.replace("\u2212", "-")) == pytest.approx(
+            removed["effects"][i], abs=6e-4
+        )
         assert float(likely) == pytest.approx(answer["open"][i], abs=6e-4)
         assert float(gate) == answer["gates"][i]
         assert float(attention) == pytest.approx(answer["attention"][i], abs=6e-4)
-        wanted = answer["attention"][i] * len(TOKENS)
-        assert float(ratio.split()[0]) == pytest.approx(wanted, abs=0.06)
+        assert float(ratio.split()[0]) == pytest.approx(answer["attention"][i] / uniform, abs=0.06)
+        said = re.search(r"effect ([\u2212+\d.]+): speaks for (\w+)", word.get_attribute("title"))
+        assert said[1] == effect
+        assert said[2] == classes[removed["speaks_for"][i]]
+        assert said[0] in word.get_attribute("aria-label")
+    bars = shares(page, ".gx-model:nth-child(1) .gx-classes .gx-track")
+    np.testing.assert_allclose(bars, answer["probabilities"], atol=0.01)
+    attention = np.array(answer["attention"])
+    bars = shares(page, ".gx-model:nth-child(1) .gx-words .gx-attention")
+    np.testing.assert_allclose(bars, attention / (attention + uniform), atol=0.03)
+    key = page.find_element("css selector", ".gx-model .gx-key").text
+    assert f"+ speaks for {classes[int(np.argmax(answer['probabilities']))]}" in key
+    assert "uniform attention, 1 / 7" in key
 
 
-def test_words_stay_in_their_places_when_a_gate_is_forced(page):
+def test_nothing_is_cut_on_a_small_screen_and_nothing_moves(page):
+    until(page, "document.querySelector('.gx-sentences tbody tr')")
+
+    def frame(width):
+        page.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False},
+        )
+        return page.execute_script(
+            "return [document.documentElement.scrollWidth - document.documentElement.clientWidth,"
+            "...['.gx-curve', '.gx-list'].map((name) =>"
+            "document.querySelector(name).getBoundingClientRect().top)]"
+        )
+
     def places():
         return page.execute_script(
             "return [...document.querySelectorAll('.gx-word')].map((word) => {"
@@ -334,12 +338,24 @@ def test_words_stay_in_their_places_when_a_gate_is_forced(page):
 
     weighed(page)
     before = places()
-    for _ in range(3):
-        words(page)[1].click()
-        ready(page)
-        assert places() == before
-        weighed(page)
-        assert places() == before
+    words(page)[1].click()
+    weighed(page)
+    assert places() == before
+    page.execute_script("document.querySelector('.gx-model details').open = true")
+    edited(page, "text", "a dull film " * 30)
+    try:
+        hidden, curve, table = frame(390)
+        assert hidden == 0
+        assert curve < table
+        # a table that scrolls has the focus
+        until(page, "document.querySelector('.gx-scroll[tabindex=\"0\"][aria-label]')")
+        line, last = page.find_element("class name", "gx-words").rect, words(page)[-1].rect
+        assert last["y"] + last["height"] <= line["y"] + line["height"]
+        hidden, curve, table = frame(1600)
+        assert (hidden, curve) == (0, table)
+        until(page, "!document.querySelector('.gx-scroll[tabindex]')")
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_a_text_from_right_to_left_is_in_its_order(page):
@@ -361,47 +377,6 @@ def test_a_text_from_right_to_left_is_in_its_order(page):
     effect = words(page)[0].find_element("class name", "gx-effect")
     assert effect.value_of_css_property("text-align") == "left"
     clean(page)
-
-
-def test_a_table_that_scrolls_has_the_focus_and_a_table_that_fits_has_not(page):
-    def resize(width):
-        page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
-            "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False,
-        })  # fmt: skip
-
-    weighed(page)
-    page.execute_script("document.querySelector('.gx-model details').open = true")
-    try:
-        resize(390)
-        until(page, "document.querySelector('.gx-scroll[tabindex=\"0\"][aria-label]')")
-        assert page.execute_script("return document.documentElement.scrollWidth") <= 390
-        resize(1600)
-        until(page, "!document.querySelector('.gx-scroll[tabindex]')")
-    finally:
-        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
-def test_the_words_of_a_long_text_are_not_cut_on_a_small_screen(page):
-    edited(page, "text", "dull film " * 100)
-    try:
-        page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
-            "width": 390, "height": 900, "deviceScaleFactor": 1, "mobile": False,
-        })  # fmt: skip
-        line = page.find_element("class name", "gx-words")
-        bottom = line.rect["y"] + line.rect["height"]
-        last = words(page)[-1].rect
-        assert last["y"] + last["height"] <= bottom
-    finally:
-        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
-def test_the_legend_at_the_words_names_the_predicted_class(page, explorer):
-    answer = explorer.answer({"text": TEXT})["models"][0]
-    best = explorer.models[0].classes[int(np.argmax(answer["probabilities"]))]
-    key = page.find_element("css selector", ".gx-model .gx-key").text
-    assert f"+ speaks for {best}" in key
-    assert "closed" in key
-    assert "uniform attention, 1 / 7" in key
 
 
 def choose(browser, mode):
@@ -447,28 +422,6 @@ def test_modes_and_settings(page, explorer):
         drawn.add(tuple(gates(page)))
         page.find_element("css selector", ".gx-seed button").click()
     assert len(drawn) > 1
-    clean(page)
-
-
-def test_two_models_side_by_side(page, explorer):
-    (read,) = explorer.models[1].read_texts([(TEXT,)])
-    np.testing.assert_allclose(probabilities(page, 1), read.probabilities, atol=TIGHT)
-    assert [word.tag_name for word in words(page, 1)] == ["span"] * len(TOKENS)
-    assert len(words(page)) == len(TOKENS)
-
-
-def test_two_hundred_words(page, explorer):
-    text = " ".join(np.random.default_rng(0).choice([*TOKENS], 200))
-    page.execute_script(
-        "const t = document.querySelector('textarea'); t.value = arguments[0];"
-        "t.dispatchEvent(new Event('input'))",
-        text,
-    )
-    ready(page)
-    tokens = split_words(text)
-    assert len(words(page)) == len(tokens) == 200
-    wanted = pure(explorer.models[0], tokens, gates(page))[0]
-    np.testing.assert_allclose(probabilities(page), wanted, atol=TIGHT)
     clean(page)
 
 
@@ -529,22 +482,216 @@ def test_a_link_shows_exactly_this_state(page, browser):
     np.testing.assert_array_equal(probabilities(again), wanted)
     assert words(again)[3].get_attribute("data-forced") != "auto"
     assert "mode=density" in link
-
-
-def test_a_link_that_is_damaged_shows_what_it_can(browser, address):
-    page = opened(
-        browser, f"{address}#text=a+film&mode=x&threshold=9&seed=-1&forced=1o.zz.99999999o.%00"
-    )
+    pressed(again, "Copy link")
+    until(again, "document.querySelector('.gx-status').textContent.startsWith('The link is')")
+    # of a damaged link it shows what it can
+    damaged = "#text=a+film&mode=x&threshold=9&seed=-1&forced=1o.zz.99999999o.%00"
+    page = opened(browser, f"{link.partition('#')[0]}{damaged}")
     assert words(page)[1].get_attribute("data-forced") == "open"
     assert len(words(page)) == 2
 
 
-def test_an_empty_and_an_unknown_sentence(page):
-    typed(page, "")
+@pytest.fixture(scope="module")
+def lexicon():
+    """A lexicon of the classes of the networks, which reads four words and "film"."""
+    ends = ("here", "now", "old", "again", "today", "at home")
+    texts = [
+        (f"the {word} film {end}", label)
+        for label, words in {"good": ("bright", "warm"), "bad": ("dull", "slow")}.items()
+        for word in words
+        for end in ends
+    ]
+    made = gatedjax.TextClassifier(share=1.0).fit(*zip(*texts, strict=True)).model_
+    is_read = np.isin(made.lexicon.words, ["bright", "warm", "dull", "slow", "film"])
+    closed = dataclasses.replace(made.lexicon, is_read=is_read, threshold=1e9)
+    return dataclasses.replace(made, lexicon=closed)
+
+
+MIXED = "the dull film was bright"
+
+
+@pytest.fixture
+def mixed(browser, lexicon):
+    """A lexicon beside a network, with labelled sentences; and what answers the page."""
+    shown = Explorer([lexicon, model()], ["lexicon", "network"])
+    rows = [*ROWS, (MIXED, "good"), (MIXED, "bad")]
+    session = Session(shown, open_table(rows), leaks=0)
+    with answered(session.ask) as address:
+        page = opened(browser, f"{address}#text={'+'.join(MIXED.split())}")
+        until(page, "document.querySelector('.gx-sentences tbody tr')")
+        yield page, session
+
+
+def listed(page):
+    """The texts of the list of sentences."""
+    return [cell.get_attribute("title") for cell in page.find_elements("class name", "gx-load")]
+
+
+def press(page, node):
+    page.execute_script("arguments[0].click()", node)
+    ready(page)
+
+
+def test_a_word_of_a_lexicon_is_switched_off_and_on(mixed):
+    page, session = mixed
+    state = {"do": "answer", "text": MIXED}
+    whole, network = session.ask(state)["models"]
+    read = [i for i, is_read in enumerate(whole["lines"][0]["read"]) if is_read]
+    assert [word.tag_name == "button" for word in words(page)[:5]] == whole["lines"][0]["read"]
+    token = whole["lines"][0]["tokens"][read[0]]
+    for off in ([token], []):
+        press(page, words(page)[read[0]])
+        one, other = session.ask({**state, "off": off})["models"]
+        order = one["order"]
+        np.testing.assert_allclose(
+            probabilities(page), np.array(one["probabilities"])[order], atol=TIGHT
+        )
+        np.testing.assert_allclose(probabilities(page, 1), other["probabilities"], atol=TIGHT)
+        word = words(page)[read[0]]
+        assert word.get_attribute("aria-pressed") == ("true" if off else "false")
+        assert word.get_attribute("data-gate") == ("closed" if off else "open")
+        verdict = page.find_element("class name", "gx-verdict").text
+        assert ("instead of" in verdict) == bool(off)
+        assert verdict.startswith(one["title"])
+    assert other == network
+    press(page, words(page)[read[0]])
+    until(page, "location.hash.includes('off=')")
+    again = opened(page, page.current_url)
+    assert words(again)[read[0]].get_attribute("aria-pressed") == "true"
+    press(page, page.find_element("xpath", "//button[text()='Switch all words on']"))
+    assert "off=" not in until(page, "location.hash.includes('off=') ? '' : location.hash")
+    clean(page)
+
+
+def test_an_emptied_text_clears_the_panels(mixed):
+    page, _ = mixed
+    press(page, page.find_element("css selector", ".gx-board button.gx-word"))
+    assert page.find_element("class name", "gx-decided").is_displayed()
+    edited(page, "text", "")
     assert "No word yet" in page.find_element("class name", "gx-notes").text
-    typed(page, "xyzzy plugh")
-    assert "knows none of these words" in page.find_element("class name", "gx-notes").text
-    assert words(page)[0].find_element("class name", "gx-unknown").text == "?"
+    articles = page.find_elements("css selector", ".gx-model")
+    assert [article.is_displayed() for article in articles] == [False, False]
+    assert not page.find_element("class name", "gx-decided").is_displayed()
+    edited(page, "text", MIXED)
+    assert [article.is_displayed() for article in articles] == [True, True]
+    assert not page.find_elements("css selector", "[aria-pressed=true]")
+    clean(page)
+
+
+def test_one_mark_for_a_word_that_is_not_read(mixed):
+    page, session = mixed
+    state = {"do": "answer", "text": MIXED, "forced": {"1": False}}
+    first, second = session.ask(state)["models"]
+    while words(page, 1)[1].get_attribute("data-forced") != "closed":
+        press(page, words(page, 1)[1])
+    for number, read in ((0, first["lines"][0]["read"]), (1, second["read"])):
+        struck = [
+            "line-through" in word.find_element("class name", "gx-token")
+            .value_of_css_property("text-decoration-line")
+            for word in words(page, number)[: len(read)]
+        ]  # fmt: skip
+        assert struck == [not is_read for is_read in read]
+        assert False in read
+        key = page.find_elements("css selector", ".gx-model .gx-key")[number].text
+        assert "Struck through: not read" in key
+
+
+def test_sentences_are_filtered(mixed):
+    page, session = mixed
+    rows = session.ask({"do": "sentences"})["rows"]
+    ordered = sorted(rows, key=lambda row: -row["error"])
+
+    def choose(name, value):
+        page.execute_script(
+            "const node = document.querySelector(`[data-filter=${arguments[0]}]`);"
+            "node.value = arguments[1]; node.dispatchEvent(new Event('change'))",
+            name,
+            value,
+        )
+
+    assert listed(page) == [row["text"] for row in ordered[:20]]
+    page.find_element("xpath", "//button[text()='Next']").click()
+    assert listed(page) == [row["text"] for row in ordered[20:]] != []
+    for name in ("label", "predicted"):
+        choose(name, "=bad")
+        assert listed(page) == [row["text"] for row in ordered if row[name] == "bad"] != []
+        choose(name, "")
+    wrong, decides = page.find_elements("css selector", ".gx-list input[type=checkbox]")
+    wrong.click()
+    wanted = [row["text"] for row in ordered if row["label"] != row["predicted"]]
+    assert listed(page) == wanted
+    assert wanted.count(MIXED) == 1
+    wrong.click()
+    page.find_element("css selector", "[data-filter=word]").send_keys("bright")
+    until(page, "document.querySelector('.gx-deciding').textContent")
+    found = session.ask({"do": "word", "word": "bright"})
+    assert listed(page) == [row["text"] for row in ordered if rows.index(row) in found["has"]]
+    said = page.find_element("class name", "gx-deciding").text
+    assert said == (
+        f"\u201cbright\u201d is in {len(found['has'])} sentences, and lexicon predicts another "
+        f"class for {len(found['decided'])} of them when the word is taken out."
+    )
+    decides.click()
+    assert len(listed(page)) == len(found["decided"])
+    decides.click()
+    # the button at a word that is switched off asks the same
+    tokens = session.ask({"do": "answer", "text": MIXED})["models"][0]["lines"][0]["tokens"]
+    decided = {token: session.ask({"do": "word", "word": token})["decided"] for token in tokens}
+    word = max(tokens, key=lambda token: len(decided[token]))
+    press(page, words(page)[tokens.index(word)])
+    button = page.find_element("class name", "gx-decided")
+    assert button.text == f"Sentences that \u201c{word}\u201d decides"
+    press(page, button)
+    until(page, f"document.querySelector('.gx-deciding').textContent.includes('{word}')")
+    assert {rows[i]["text"] for i in decided[word]} == set(listed(page)) != set()
+    clean(page)
+
+
+def test_a_page_of_a_lexicon_without_a_server(browser, lexicon, tmp_path):
+    shown = Explorer([lexicon], ["lexicon"])
+    rows = [*ROWS, (MIXED, "good"), ("the dull film", "good")]
+    (tmp_path / "page.html").write_bytes(offline_page(shown, "", open_table(rows)))
+    page = opened(browser, (tmp_path / "page.html").as_uri())
+    until(page, "document.querySelector('.gx-sentences tbody tr')")
+    ready(page)
+    sentences = read_sentences(shown, open_table(rows))
+    worst = max(sentences.rows, key=lambda row: row["error"])
+    area = page.find_element("css selector", "textarea")
+    assert (area.get_attribute("value"), area.get_attribute("readonly")) == (worst["text"], "true")
+    link = page.find_elements("css selector", ".gx-load")[5]
+    text = link.get_attribute("title")
+    press(page, link)
+    (one,) = shown.answer({"text": text})["models"]
+    np.testing.assert_allclose(
+        probabilities(page), np.array(one["probabilities"])[one["order"]], atol=TIGHT
+    )
+    assert area.get_attribute("value") == text
+    tokens = one["lines"][0]["tokens"]
+    place = one["lines"][0]["read"].index(True)
+    press(page, words(page)[place])
+    assert not page.find_elements("css selector", "[aria-pressed=true]")
+    press(page, page.find_element("class name", "gx-decided"))
+    until(page, "document.querySelector('.gx-deciding').textContent")
+    decided = sentences.find(tokens[place])["decided"]
+    assert sorted(listed(page)) == sorted(sentences.rows[i]["text"] for i in decided)
+    clean(page)
+
+
+def test_effects_near_one_are_in_log_odds_with_and_without_a_server(browser, tmp_path):
+    made = model()
+    (whole,) = log_odds(made, [TOKENS])
+    shown = Explorer([with_classifier(made, scale=15 / abs(whole))], ["sure"])
+    (tmp_path / "page.html").write_bytes(offline_page(shown, TEXT))
+    wanted = shown.removal({"text": TEXT})["models"][0]
+    assert wanted["unit"] == "log-odds"
+    with served(shown) as address:
+        for place in (f"{address}#text={'+'.join(TEXT.split())}",
+                      (tmp_path / "page.html").as_uri()):  # fmt: skip
+            page = opened(browser, place)
+            np.testing.assert_allclose(weighed(page), wanted["effects"], atol=1e-3)
+            assert "the log-odds of" in page.find_element("class name", "gx-key").text
+            assert "log-odds: speaks for" in words(page)[0].get_attribute("title")
+            clean(page)
 
 
 def test_labelled_sentences_are_browsed(page):
@@ -553,9 +700,13 @@ def test_labelled_sentences_are_browsed(page):
     errors = [float(row.find_elements("tag name", "td")[3].text) for row in rows]
     assert errors == sorted(errors, reverse=True)
     assert "measured for the first 4" in page.find_element("css selector", ".gx-set").text
+    assert (
+        "all words that are not read are deleted" in page.find_element("class name", "gx-leak").text
+    )
     said = page.find_element("class name", "gx-point").text
     slide(page, "threshold", 0)
-    assert "at density 1.000" in page.find_element("class name", "gx-point").text.split(". ")[0]
+    point = page.find_element("class name", "gx-point").text
+    assert "with a share of 1.000 read" in point.split(". ")[0]
     assert page.find_element("class name", "gx-point").text != said
     choose(page, "sample")
     rings = page.find_elements("class name", "gx-ring")
@@ -571,7 +722,7 @@ def test_a_page_opens_with_the_worst_labelled_sentence(browser, address, serve):
     page = opened(browser, address)
     session = serve.session
     until(page, "document.querySelector('.gx-origin').textContent.includes('largest error')")
-    worst = session.ask({"do": "page", "order": "error"})["rows"][0]
+    worst = max(session.ask({"do": "sentences"})["rows"], key=lambda row: row["error"])
     ready(page)
     assert page.find_element("css selector", "textarea").get_attribute("value") == worst["text"]
     assert f"Label: {worst['label']}" in page.find_element("class name", "gx-origin").text
@@ -582,14 +733,17 @@ def test_a_page_opens_with_the_worst_labelled_sentence(browser, address, serve):
     clean(page)
 
 
-def test_a_page_opens_with_the_first_sentence_and_leaves_typed_texts(browser, explorer):
+def test_a_page_opens_with_the_first_sentence_and_leaves_typed_texts(
+    browser, explorer, monkeypatch
+):
     start = threading.Event()
 
-    def late():
+    def late(explorer, table, leaks):
         start.wait(WAIT)
-        return read_sentences(explorer, open_table(ROWS), leaks=0)
+        return read_sentences(explorer, table, leaks=leaks)
 
-    session = Session(explorer, late, lambda: first_sentence(explorer, open_table(ROWS)))
+    monkeypatch.setattr(_sentences, "read_sentences", late)
+    session = Session(explorer, open_table(ROWS), leaks=0)
     with answered(session.ask) as address:
         page = opened(browser, address)
         area = page.find_element("css selector", "textarea")
@@ -601,49 +755,6 @@ def test_a_page_opens_with_the_first_sentence_and_leaves_typed_texts(browser, ex
         ready(page)
         assert area.get_attribute("value") == "slow film"
         assert page.find_element("class name", "gx-origin").text == ""
-
-
-def test_a_page_without_sentences_opens_with_an_example(browser, explorer):
-    with served(explorer) as address:
-        page = opened(browser, address)
-        text = page.find_element("css selector", "textarea").get_attribute("value")
-        assert text == explorer.about()["example"]["text"]
-        assert "An example" in page.find_element("class name", "gx-origin").text
-        assert len(words(page)) == len(text.split())
-        foot = page.find_element("class name", "gx-foot").text
-        assert foot == f"Made with gatedjax {gatedjax.__version__}"
-        clean(page)
-
-
-def test_a_narrow_page_is_not_cut_and_a_wide_one_has_the_curve_beside_the_table(page):
-    until(page, "document.querySelector('.gx-sentences tbody tr')")
-
-    def frame(width):
-        page.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False},
-        )
-        return page.execute_script(
-            "return [document.documentElement.scrollWidth - document.documentElement.clientWidth,"
-            "...['.gx-curve', '.gx-list'].map((name) =>"
-            "document.querySelector(name).getBoundingClientRect().top)]"
-        )
-
-    try:
-        hidden, curve, table = frame(1280)
-        assert (hidden, curve) == (0, table)
-        hidden, curve, table = frame(390)
-        assert hidden == 0
-        assert curve < table
-    finally:
-        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
-def test_the_gate_leak_is_explained_where_it_stands(page):
-    until(page, "document.querySelector('.gx-sentences tbody tr')")
-    assert "all closed words are deleted" in page.find_element("class name", "gx-leak").text
-    heads = [head.text for head in page.find_elements("css selector", ".gx-sentences thead th")]
-    assert heads[-1] == "Gate leak"
 
 
 def pressed(browser, text):
@@ -667,14 +778,6 @@ def test_a_picture_is_saved_as_it_is_seen(page, downloads):
     clean(page)
 
 
-def test_a_link_is_copied_or_stands_in_the_address_bar(page):
-    words(page)[2].click()
-    ready(page)
-    pressed(page, "Copy link")
-    until(page, "document.querySelector('.gx-status').textContent.startsWith('The link is')")
-    assert "forced=2" in page.current_url
-
-
 def test_a_server_that_stops_and_comes_back(browser, serve):
     server = serve()
     page = opened(browser, f"{server.address}#text=a+film")
@@ -686,17 +789,6 @@ def test_a_server_that_stops_and_comes_back(browser, serve):
     assert len(words(page)) == 3
     assert "has stopped" not in page.find_element("class name", "gx-status").text
     serve.stop()
-
-
-def test_two_tabs(page, browser, address):
-    first = browser.current_window_handle
-    before = probabilities(page)
-    browser.switch_to.new_window("tab")
-    other = opened(browser, f"{address}#text=old+story")
-    assert len(words(other)) == 2
-    browser.close()
-    browser.switch_to.window(first)
-    np.testing.assert_array_equal(probabilities(page), before)
 
 
 def served(shown):
@@ -799,7 +891,7 @@ def test_a_question_to_a_reader(browser, tmp_path):
         clean(page)
 
 
-def test_shares_for_a_chosen_label_and_texts_of_a_file(browser):
+def test_parts_for_a_chosen_label(browser):
     rows = [
         (f"{x} {y} {z}", x.split()) for x in ("a", "b", "a b", "") for y in "cde" for z in "fgh"
     ]
@@ -834,21 +926,6 @@ def test_shares_for_a_chosen_label_and_texts_of_a_file(browser):
         choose(".gx-board select", other)
         np.testing.assert_allclose(see(), line["values"][other])
         assert line["totals"][other] in page.find_element("class name", "gx-line-of").text
-        clean(page)
-    states = [
-        ([word, f"t{number}"], sign * np.eye(2))
-        for number in range(12)
-        for word, sign in (("fine", 1.0), ("dull", -1.0))
-    ]
-    model = gatedjax.TextClassifier(model="states").fit(states, ["good", "bad"] * 12).model_
-    shown = Explorer([model], ["states"], states=open_states(states))
-    with served(shown) as address:
-        page = opened(browser, address)
-        assert len(page.find_elements("css selector", "[data-field=text] option")) == len(states)
-        assert page.find_element("class name", "gx-verdict").text.startswith("good")
-        choose("[data-field=text]", 3)
-        assert page.find_element("class name", "gx-verdict").text.startswith("bad")
-        until(page, "location.hash.includes('text=3')")
         clean(page)
 
 
@@ -909,52 +986,52 @@ def test_a_translation_and_its_alignment(browser, tmp_path, downloads):
         clean(page)
 
 
+def test_a_page_of_many_classes_has_effects_if_they_fit(browser, tmp_path):
+    shown, twelve = Explorer([of_classes(20)], ["many"]), "a dull film " * 4
+    content = offline_page(shown, twelve)
+    assert 300_000 < len(content) < MOST_BYTES
+    for text in (TEXT, twelve):
+        (tmp_path / "page.html").write_bytes(offline_page(shown, text))
+        page = opened(browser, (tmp_path / "page.html").as_uri())
+        until(page, "document.querySelector('.gx').dataset.effects === 'ready'")
+        if text == TEXT:
+            wanted = shown.removal({"text": TEXT})["models"][0]
+            # The probability of the last class is 1 minus 19 rounded probabilities.
+            np.testing.assert_allclose(weighed(page), wanted["effects"], atol=20 * 0.5 / 65535)
+    assert "too large" in page.find_element("class name", "gx-effect-note").text
+    assert {word.find_element("class name", "gx-effect").text for word in words(page)} == {"\u2013"}
+    clean(page)
+    with pytest.raises(ValueError, match=r"at most 1,000 kB, got 1,\d\d\d: .* 50 classes"):
+        offline_page(Explorer([of_classes(50)], ["more"]), twelve)
+
+
 def test_the_data_of_a_page_are_those_of_the_network(explorer):
     data = payload(explorer, TEXT)
-    held = np.frombuffer(base64.b64decode(data["models"][0]["probabilities"]), "<u2") / 65535
+    ratios = np.frombuffer(base64.b64decode(data["models"][0]["probabilities"]), "<f4")
     shares = np.frombuffer(base64.b64decode(data["models"][0]["attention"]), "<u2") / 65535
     patterns = patterns_of(len(TOKENS))
     assert patterns.shape == (128, 7)
     assert patterns[5].tolist() == [1, 0, 1, 0, 0, 0, 0]
     for number in (0, 1, 77, 127):
         wanted, attention = pure(explorer.models[0], TOKENS, patterns[number])
-        np.testing.assert_allclose(held.reshape(-1, 2)[number], wanted, atol=TIGHT)
+        np.testing.assert_allclose(ratios[number], np.log(wanted[0] / wanted[1]), atol=TIGHT)
         np.testing.assert_allclose(shares.reshape(-1, 7)[number], attention, atol=2e-5)
-
-
-def test_a_page_of_twelve_words_is_small_and_loads_nothing(explorer):
-    content = offline_page(explorer, "a dull film " * 4)
-    assert len(content) < 500_000
-    page = content.decode()
-    assert "src=" not in re.sub(r"<script type=\"module\">.*", "", page, flags=re.DOTALL)
-    assert "unsafe" not in page
-    assert json.loads(re.search(r"gatedjax-data\">(.*?)</script>", page)[1])["text"]
-
-
-def test_a_page_of_many_classes_is_small_too_or_refused():
-    twelve = "a dull film " * 4
-    content = offline_page(Explorer([of_classes(20)], ["many"]), twelve)
-    assert 300_000 < len(content) < MOST_BYTES
-    shown = Explorer([of_classes(50)], ["more"])
-    with pytest.raises(ValueError, match=r"at most 500 kB, got 7\d\d: .* 50 classes"):
-        offline_page(shown, twelve)
-    assert len(offline_page(shown, "a dull film " * 3)) < MOST_BYTES
-
-
-@pytest.mark.parametrize(("text", "says"), [
-    ("a " * (LONGEST + 1), "at most 12 words .*, got 13"), (" ", "must have a word"),
-])  # fmt: skip
-def test_what_is_too_long_for_a_page(text, says, explorer):
-    with pytest.raises(ValueError, match=says):
-        offline_page(explorer, text)
 
 
 def test_a_page_without_a_server(browser, explorer, tmp_path):
     tokens = split_words(TWELVE)
-    assert len(tokens) == 12 or len(tokens) == 13
     text, tokens = " ".join(tokens[:12]), tokens[:12]
-    (tmp_path / "page.html").write_bytes(offline_page(explorer, text))
+    content = offline_page(explorer, text)
+    assert len(content) < 600_000
+    (tmp_path / "page.html").write_bytes(content)
     page = opened(browser, (tmp_path / "page.html").as_uri())
+    assert page.find_element("class name", "gx-label").text == "Sentence (read-only)"
+    assert page.find_element("css selector", "textarea").get_attribute("readonly")
+    assert not page.find_elements("xpath", "//button[text()='Copy link']")
+    markup = page.execute_script("return document.querySelector('.gx').outerHTML")
+    assert "file:" not in markup
+    assert str(tmp_path) not in markup
+    assert gatedjax.__version__ in page.find_element("class name", "gx-foot").text
     made = explorer.models[0]
     np.testing.assert_allclose(probabilities(page), pure(made, tokens, gates(page))[0], atol=TIGHT)
     for place in (0, 5, 11, 5):
@@ -982,72 +1059,52 @@ def test_a_page_without_a_server(browser, explorer, tmp_path):
     clean(page)
 
 
-def test_a_page_without_a_server_is_read_only_and_has_no_address(browser, explorer, tmp_path):
-    (tmp_path / "page.html").write_bytes(offline_page(explorer, TEXT))
-    page = opened(browser, (tmp_path / "page.html").as_uri())
-    assert page.find_element("class name", "gx-label").text == "Sentence (read-only)"
-    assert "read-only" in page.find_element("class name", "gx-fixed").text
-    assert page.find_element("css selector", "textarea").get_attribute("readonly")
-    assert not page.find_elements("xpath", "//button[text()='Copy link']")
-    markup = page.execute_script("return document.querySelector('.gx').outerHTML")
-    assert "file:" not in markup
-    assert str(tmp_path) not in markup
-    assert gatedjax.__version__ in page.find_element("class name", "gx-foot").text
-    clean(page)
+MOUNT = """
+const [state, done] = arguments;
+window.commands = [];
+// the search for a shortcut that JupyterLab does, from the focused element upwards
+document.addEventListener("keydown", (event) => {
+  let node = event.target;
+  while (node && !node.hasAttribute("data-lm-suppress-shortcuts")) {
+    if (node.matches("body :focus")) window.commands.push(event.key);
+    node = node.parentElement;
+  }
+}, true);
+const el = document.createElement("div");
+document.body.replaceChildren(el);
+const page = location.pathname;
+const headers = { "Content-Type": "application/json" };
+const ask = (message) =>
+  fetch(page + "ask", { method: "POST", headers, body: JSON.stringify(message) })
+    .then((answer) => answer.json());
+let hear;
+const model = {
+  get: () => state, set: (name, value) => { window.kept = value; }, save_changes: () => {},
+  off: () => {}, on: (_, callback) => { hear = callback; },
+  send: ({ id, message }) => ask(message).then((answer) => hear({ id, answer })),
+};
+import(page + "explorer.js").then((module) => {
+  window.end = module.default.render({ model, el });
+  done();
+});
+"""
 
 
-def test_a_page_of_many_classes_has_effects_if_they_fit(browser, tmp_path):
-    shown = Explorer([of_classes(20)], ["many"])
-    (tmp_path / "page.html").write_bytes(offline_page(shown, TEXT))
-    page = opened(browser, (tmp_path / "page.html").as_uri())
-    wanted = shown.removal({"text": TEXT})["models"][0]
-    # The probability of the last class is 1 minus 19 rounded probabilities.
-    np.testing.assert_allclose(weighed(page), wanted["effects"], atol=20 * 0.5 / 65535)
-    (tmp_path / "page.html").write_bytes(offline_page(shown, "a dull film " * 4))
-    page = opened(browser, (tmp_path / "page.html").as_uri())
-    until(page, "document.querySelector('.gx').dataset.effects === 'ready'")
-    assert "too large" in page.find_element("class name", "gx-effect-note").text
-    assert {word.find_element("class name", "gx-effect").text for word in words(page)} == {"\u2013"}
-    clean(page)
-
-
-def test_jupyterlab_runs_no_command_for_the_keys_of_the_page(browser, address):
-    """With the search for a shortcut that JupyterLab does, from the focused element upwards."""
+def test_the_module_in_a_notebook_and_the_keys_of_jupyterlab(browser, address, serve):
+    """With a model as anywidget hands it to the page, and a server in place of the kernel."""
     keys = pytest.importorskip("selenium.webdriver").Keys
     browser.get(address)
     ready(browser)
-    browser.execute_async_script(
-        """
-        const done = arguments[0];
-        window.commands = [];
-        document.addEventListener("keydown", (event) => {
-          let node = event.target;
-          while (node && !node.hasAttribute("data-lm-suppress-shortcuts")) {
-            if (node.matches("body :focus")) window.commands.push(event.key);
-            node = node.parentElement;
-          }
-        }, true);
-        const el = document.createElement("div");
-        document.body.replaceChildren(el);
-        const page = location.pathname;
-        const headers = { "Content-Type": "application/json" };
-        const ask = (message) =>
-          fetch(page + "ask", { method: "POST", headers, body: JSON.stringify(message) })
-            .then((answer) => answer.json());
-        let hear;
-        const model = { get: () => ({}), set: () => {}, save_changes: () => {}, off: () => {},
-          on: (_, callback) => { hear = callback; },
-          send: ({ id, message }) => ask(message).then((answer) => hear({ id, answer })) };
-        import(page + "explorer.js").then((module) => {
-          window.end = module.default.render({ model, el });
-          done();
-        });
-        """
-    )
+    browser.execute_async_script(MOUNT, {"text": TEXT})
     until(browser, "document.querySelector('.gx-word')")
-    ready(browser)
-    places = ("button.gx-word", "textarea", "select", "input[type=range]", "summary")
-    for place in places:
+    wanted = serve.session.ask({"do": "answer", "text": TEXT})["models"][0]["probabilities"]
+    np.testing.assert_allclose(probabilities(browser), wanted, atol=TIGHT)
+    assert len(words(browser)) == len(TOKENS)
+    wanted = serve.session.ask({"do": "removal", "text": TEXT})["models"][0]["effects"]
+    np.testing.assert_allclose(weighed(browser), wanted, atol=TIGHT)
+    assert browser.execute_script("return window.kept.text") == TEXT
+    assert not browser.find_elements("xpath", "//button[text()='Copy link']")
+    for place in ("button.gx-word", "textarea", "select", "input[type=range]", "summary"):
         node = browser.find_element("css selector", place)
         browser.execute_script("arguments[0].focus()", node)
         for key in ("b", keys.ARROW_DOWN, keys.ENTER):
@@ -1062,50 +1119,3 @@ def test_jupyterlab_runs_no_command_for_the_keys_of_the_page(browser, address):
     )
     browser.switch_to.active_element.send_keys("b")
     assert browser.execute_script("return window.commands") == ["b"]
-
-
-def test_the_module_in_a_notebook(browser, address, serve):
-    """With a model as anywidget hands it to the page, and the kernel's answers from here."""
-    browser.get(address)
-    ready(browser)
-    browser.execute_async_script(
-        """
-        const [state, done] = arguments;
-        const heard = [];
-        window.sent = [];
-        window.model = {
-          get: () => state, set: (name, value) => { window.kept = value; }, save_changes: () => {},
-          on: (_, callback) => heard.push(callback), off: () => {},
-          send: (content) => window.sent.push(content),
-        };
-        window.answer = (content) => heard.forEach((callback) => callback(content));
-        const el = document.createElement("div");
-        el.id = "cell";
-        document.body.replaceChildren(el);
-        import(location.pathname + "explorer.js").then((module) => {
-          module.default.render({ model: window.model, el });
-          done();
-        });
-        """,
-        {"text": TEXT},
-    )
-    from gatedjax.explore._widget import answer_message
-
-    for _ in range(20):
-        for content in browser.execute_script("return window.sent.splice(0)"):
-            browser.execute_script(
-                "window.answer(arguments[0])", answer_message(serve.session, content)
-            )
-        if (
-            browser.execute_script("return document.querySelector('.gx')?.dataset.effects")
-            == "ready"
-        ):
-            break
-        time.sleep(0.05)
-    assert len(words(browser)) == len(TOKENS)
-    wanted = serve.session.ask({"do": "answer", "text": TEXT})["models"][0]["probabilities"]
-    np.testing.assert_allclose(probabilities(browser), wanted, atol=TIGHT)
-    assert browser.execute_script("return window.kept.text") == TEXT
-    wanted = serve.session.ask({"do": "removal", "text": TEXT})["models"][0]["effects"]
-    np.testing.assert_allclose(weighed(browser), wanted, atol=TIGHT)
-    assert not browser.find_elements("xpath", "//button[text()='Copy link']")

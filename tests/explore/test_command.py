@@ -23,11 +23,11 @@ from gatedjax._utils.json import to_json_values
 from gatedjax.data import Vocabulary
 from gatedjax.explore._engine import Explorer
 from gatedjax.explore._server import Server
-from gatedjax.text._run import load_run
+from gatedjax.text.models._folders import load_run
 from tests._programs import environment
-from tests.experiments._commands import plain
 from tests.explore._models import TEXT, WORDS, model, pair
 from tests.text import _runs
+from tests.text._own import write_csv
 from tests.text._runs import reader_run, saved
 
 
@@ -127,14 +127,8 @@ def test_the_token_is_not_on_the_command_line_of_the_browser(place, stopped, cap
     assert not path.exists()
 
 
-def test_help_states_the_rule_of_tokens(capsys):
-    assert explore("--help") == 0
-    text = plain(capsys.readouterr().out)
-    assert "at least 16 letters, digits and hyphens" in text
-
-
-def test_a_run_stands_beside_its_soft_one(place, stopped, capsys):
-    assert explore("--workdir", place / "run", "--no-browser") == 0
+def test_a_run_stands_beside_another(place, stopped, capsys):
+    assert explore(place / "run", "--against", place / "run" / "soft", "--no-browser") == 0
     assert [one["name"] for one in stopped[0]["models"]] == ["run", "soft"]
     made, found = model(), load_run(place / "run")
     assert found.classes == made.classes
@@ -168,33 +162,26 @@ def test_readers_and_pairs_are_served_too(place, stopped, tmp_path):
     assert fields == [["text", "question", "candidates"], ["text", "hypothesis"]]
 
 
-def test_a_page_is_written(place, tmp_path, capsys):
-    page = tmp_path / "page.html"
-    assert explore(place / "ganet", "--html", page, "--text", "a dull film") == 0
-    assert capsys.readouterr().out.startswith(f"wrote {page} (")
-    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
-
-
 def test_bad_input_is_refused_in_one_line(place, tmp_path, capsys):
     made = place / "ganet"
+    write_csv(place / "two.csv", [("a film", "bad"), ("a story", "good")])
     cases = {
         "there is no such folder": [tmp_path / "nothing"],
-        "exactly one of MODEL and --workdir must be given": [],
-        "exactly one of MODEL and --workdir": [made, "--workdir", place / "run"],
-        "a folder with neither": ["--workdir", tmp_path],
+        "MODEL": [],
+        "a folder with neither": [tmp_path],
         "--port must be in [0, 65535], got 70000": [made, "--port", 70000],
         "--token must have at least 16": [made, "--token", "short"],
         "there is no such file": [made, "--file", tmp_path / "no.csv"],
-        "--html must be left out without --text": [made, "--html", tmp_path / "x.html"],
+        "--text must have a word": [made, "--html", tmp_path / "x.html"],
         "for x.html": [made, "--html", tmp_path / "no" / "x.html", "--text", "a"],
         "at most 12 words for a page without a server, got 13": [
             made, "--html", tmp_path / "x.html", "--text", "a " * 13,
         ],
-        "--html or --file must be left out": [
-            made, "--html", "x.html", "--text", "a", "--file", "a.csv",
+        "must be about one text of a network": [
+            made, "--html", tmp_path / "x.html", "--text", "a", "--file", place / "two.csv",
         ],
         "--file must be left out unless the models are": [place / "pair", "--file", "a.csv"],
-        f"explain {place / 'pair'} TEXT --html {tmp_path / 'x.html'} writes a page": [
+        "`gatedjax explain` writes pages of classifiers of pairs": [
             place / "pair", "--html", tmp_path / "x.html",
         ],
         "must be of the same kind": [made, "--against", place / "pair"],
@@ -206,38 +193,25 @@ def test_bad_input_is_refused_in_one_line(place, tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_port_in_use_is_refused(place, capsys):
-    with Server(lambda message: {}) as other:
-        error = refused(capsys, place / "ganet", "--no-browser", "--port", other.server_port)
-    assert f"port {other.server_port} is in use: give another --port" in error
-
-
 def test_what_is_no_run_of_ga_net(place, tmp_path, capsys):
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "config.json").write_text(json.dumps({"config": {}}))
-    assert "must be the work folder of a run of GA-Net over texts" in refused(
-        capsys, "--workdir", tmp_path
-    )
+    assert "must be the work folder of a run of GA-Net over texts" in refused(capsys, tmp_path)
     for name in ("vocabulary.json", "classes.json"):
         (tmp_path / name).write_bytes((place / "run" / name).read_bytes())
     record = json.loads((place / "run" / "config.json").read_text())
     record["config"]["model"]["odd"] = 1
     (tmp_path / "config.json").write_text(json.dumps(record))
-    assert "must describe a model of this kind" in refused(capsys, "--workdir", tmp_path)
+    assert "must describe a model of this kind" in refused(capsys, tmp_path)
     record["config"]["model"].pop("odd")
     record["vocabulary"] = "0"
     (tmp_path / "config.json").write_text(json.dumps(record))
-    assert "must be the vocabulary" in refused(capsys, "--workdir", tmp_path)
+    assert "must be the vocabulary" in refused(capsys, tmp_path)
 
 
 @pytest.mark.slow
 def test_a_process_serves_and_ends_with_ctrl_c(place):
-    # a shell may start it with Ctrl-C ignored
-    code = (
-        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-        "from gatedjax.__main__ import main; sys.exit(main())"
-    )
-    command = [sys.executable, "-c", code, "explore", place / "ganet", "--no-browser"]
+    command = [sys.executable, "-m", "gatedjax", "explore", place / "ganet", "--no-browser"]
     process = subprocess.Popen(
         command,
         env=environment(),

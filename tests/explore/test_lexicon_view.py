@@ -3,18 +3,23 @@
 import dataclasses
 import functools
 import json
+import re
 
 import numpy as np
 import pytest
 
 from gatedjax.__main__ import main
 from gatedjax.data.text._units import Units
-from gatedjax.explore._engine import Explorer
-from gatedjax.explore._open import open_model
+from gatedjax.explore import _offline
+from gatedjax.explore._engine import Explorer, open_model
+from gatedjax.explore._offline import offline_page
 from gatedjax.explore._sentences import first_sentence, read_sentences
-from gatedjax.text._read import open_table
+from gatedjax.text.corpus._tokens import Splitter
+from gatedjax.text.sources._open import open_table
+from tests.explore._models import model, of_classes, pair
+from tests.text._own import write_csv
 
-pytest.importorskip("gatedjax.text._lexicon")
+pytest.importorskip("gatedjax.text.models._lexicon")
 
 TEXT = "the dull film was not bright here"
 WORDS = {"good": ("bright", "warm", "not dull"), "bad": ("dull", "slow", "not bright")}
@@ -43,27 +48,27 @@ def shown(folder):
     return Explorer([open_model(folder)], ["lexicon"])
 
 
-def test_shares_sum_to_the_logits_and_the_logits_give_the_probabilities(shown):
+def test_parts_sum_to_the_logits_and_the_logits_give_the_probabilities(shown):
     (one,) = shown.answer({"text": TEXT})["models"]
     json.dumps(one, allow_nan=False)
     (model,) = shown.models
     parts = [np.array(line["values"]).sum(axis=1) for line in one["lines"]]
-    logits = np.sum(parts, axis=0) + model.lexicon.share(model.split(TEXT)).bias
+    logits = np.sum(parts, axis=0) + model.lexicon.parts(model.split(TEXT)).bias
     shares = np.exp(logits - logits.max())
     np.testing.assert_allclose(one["probabilities"], shares / shares.sum(), atol=1e-9)
     (read,) = model.predict([(TEXT,)])
     assert (one["title"], one["share"]) == (read.label, pytest.approx(read.probability))
 
 
-def test_a_gate_depends_only_on_the_spelling(shown):
+def test_whether_a_word_is_read_depends_only_on_its_spelling(shown):
     words = shown.models[0].split(TEXT)
     (one,) = shown.answer({"text": TEXT})["models"]
     (again,) = shown.answer({"text": " ".join([*reversed(words)])})["models"]
     line, reverse = one["lines"][0], again["lines"][0]
     assert line["tokens"] == words
-    assert line["gates"] == reverse["gates"][::-1]
-    assert True in line["gates"]
-    closed = np.flatnonzero(~np.array(line["gates"]))
+    assert line["read"] == reverse["read"][::-1]
+    assert True in line["read"]
+    closed = np.flatnonzero(~np.array(line["read"]))
     assert not np.array(line["values"])[:, closed].any()
 
 
@@ -71,18 +76,16 @@ def test_texts_without_words_and_options_of_networks(shown):
     answer = shown.answer({"text": " "})
     assert (answer["models"], answer["notes"]) == ([None], ["No word yet: type a sentence."])
     assert shown.removal({"text": TEXT})["models"] == [None]
-    with pytest.raises(ValueError, match="networks that classify single texts"):
-        shown.check_gates("--html")
     assert shown.answer(shown.about()["example"])["models"][0] is not None
 
 
-def test_the_page_opens_with_the_extract_of_a_training_text_with_the_most_open_words(shown):
+def test_the_page_opens_with_the_extract_of_a_training_text_with_the_most_words_read(shown):
     (model,) = shown.models
     about = shown.about()
     text, origin = about["example"]["text"], about["origin"]
     extracts = {text for texts in model.examples.values() for text in texts}
-    gates = model.lexicon.read([model.split(extract) for extract in extracts]).is_open
-    (own,) = model.lexicon.read([model.split(text)]).is_open
+    gates = model.lexicon.read([model.split(extract) for extract in extracts]).is_read
+    (own,) = model.lexicon.read([model.split(text)]).is_read
     assert text in extracts
     assert sum(own) == max(map(sum, gates)) > 0
     assert "training text" in origin["note"]
@@ -111,95 +114,153 @@ def first_letters(text):
     return [word[:3] for word in text.split()]
 
 
-def test_lexicons_of_different_kinds_of_tokens_are_not_compared(with_tokens, tmp_path, capsys):
-    posts, words = with_tokens(tokens="social"), with_tokens(tokens="words")
-    letters, own = with_tokens(tokens="characters"), with_tokens(tokenizer=first_letters)
-    for other, kind in ((words, "'words'"), (letters, "'characters'"), (own, "first_letters'")):
-        message = rf"same kind of tokens.*got 'social' \(a\) and '?[\w.:]*{kind} \(b\): train one"
-        with pytest.raises(ValueError, match=message):
-            Explorer([posts, other], ["a", "b"])
-        # Two models of a kind are compared, also with a function of the user.
-        assert len(Explorer([other, other], ["a", "b"]).views) == 2
-    for name, model in (("posts", posts), ("words", words)):
-        model.save(tmp_path / name, overwrite=False)
-    args = ["explore", tmp_path / "posts", "--against", tmp_path / "words", "--no-browser"]
-    with pytest.raises(SystemExit) as stop:
-        main(list(map(str, args)))
-    error = capsys.readouterr().err
-    assert (stop.value.code, error.count("\n")) == (2, 1)
-    assert "got 'social' (posts) and 'words' (words): train one of them again" in error
+DIFFERENT = "The models split this text into different words."
 
 
-def test_lexicons_with_different_learned_units_are_compared_with_a_note(with_tokens):
-    model = with_tokens(tokens="social")
+def test_lexicons_of_different_tokens_have_their_own_words(with_tokens):
+    posts, letters = with_tokens(tokens="social"), with_tokens(tokens="characters")
+    for other in (letters, with_tokens(tokenizer=first_letters)):
+        answer = Explorer([posts, other], ["a", "b"]).answer({"text": TEXT})
+        words = [one["lines"][0]["tokens"] for one in answer["models"]]
+        assert words == [posts.split(TEXT), other.split(TEXT)]
+        assert answer["notes"] == [DIFFERENT]
+    # The units of languages without spaces are learned from the training texts.
     learned = {
-        name: dataclasses.replace(
-            model.splitter,
-            tokenizer=dataclasses.replace(model.splitter.tokenizer, units=Units(counts, 10)),
-        )
+        name: Splitter(dataclasses.replace(posts.splitter.tokenizer, units=Units(counts, 10)))
         for name, counts in (("one", {"\u597d\u770b": 10}), ("two", {"\u597d": 5, "\u770b": 5}))
     }
-    models = [dataclasses.replace(model, splitter=splitter) for splitter in learned.values()]
+    models = [dataclasses.replace(posts, splitter=splitter) for splitter in learned.values()]
     assert [m.split("\u597d\u770b") for m in models] == [["\u597d\u770b"], ["\u597d", "\u770b"]]
     shown = Explorer(models, list(learned))
-    note = "each of them learned its units from its training texts"
-    assert [note in line for line in shown.answer({"text": "dull \u597d\u770b"})["notes"]] == [True]
+    assert shown.answer({"text": "dull \u597d\u770b"})["notes"] == [DIFFERENT]
     assert shown.answer({"text": TEXT})["notes"] == []
 
 
+def test_a_lexicon_stands_beside_a_network_of_the_same_classes(shown):
+    (lexicon,) = shown.models
+    both = Explorer([lexicon, model()], ["lexicon", "network"])
+    of_lexicon, of_network = both.answer({"text": TEXT, "forced": {"1": True}})["models"]
+    assert of_lexicon == shown.answer({"text": TEXT})["models"][0]
+    alone = Explorer([model()], ["network"])
+    assert of_network == alone.answer({"text": TEXT, "forced": {"1": True}})["models"][0]
+    weights = both.removal({"text": TEXT})["models"]
+    assert weights == [None, *alone.removal({"text": TEXT})["models"]]
+    sentences = read_sentences(both, open_table(ROWS[::5]))
+    assert [len(curve["share"]) > 1 for curve in sentences.curves] == [False, True]
+    for other in (of_classes(3), pair("san")):
+        with pytest.raises(ValueError, match="same kind, or classify single texts into the same"):
+            Explorer([lexicon, other], ["lexicon", "other"])
+
+
+def test_a_word_that_is_switched_off_is_not_in_the_text(shown):
+    text = "the dull film was not bright here , dull"
+    (whole,) = shown.answer({"text": text})["models"]
+    (one,) = shown.answer({"text": text, "off": ["dull", "absent"]})["models"]
+    (without,) = shown.answer({"text": "the film was not bright here ,"})["models"]
+    for name in ("probabilities", "title", "share", "best"):
+        assert one[name] == without[name]
+    assert one["before"] == {name: whole[name] for name in ("title", "share")}
+    assert one["probabilities"] != whole["probabilities"]
+    words, remaining = one["lines"][0], without["lines"][0]
+    assert words["tokens"] == whole["lines"][0]["tokens"]
+    assert words["off"] == [token == "dull" for token in words["tokens"]]
+    places = [i for i, token in enumerate(words["tokens"]) if token != "dull"]
+    for name in ("read", "known"):
+        assert [words[name][i] for i in places] == remaining[name]
+    np.testing.assert_array_equal(np.array(words["values"])[:, places], remaining["values"])
+    assert not np.array(words["values"])[:, words["off"]].any()
+    assert not np.array(words["read"])[words["off"]].any()
+    # A pair whose words were apart is a pair of the shorter text.
+    assert [line["values"] for line in one["lines"][1:]] == [
+        line["values"] for line in without["lines"][1:]
+    ]
+    # Without all its words a text has the prior.
+    (empty,) = shown.answer({"text": "dull dull", "off": ["dull"]})["models"]
+    np.testing.assert_allclose(empty["probabilities"], shown.models[0].lexicon.prior)
+    with pytest.raises(ValueError, match="off must be a list of words"):
+        shown.answer({"text": text, "off": "dull"})
+
+
+def test_a_pair_with_a_gap_has_a_number_at_its_words(shown):
+    (model,) = shown.models
+    is_read = np.isin(model.lexicon.words, ["not", "dull"])
+    lexicon = dataclasses.replace(model.lexicon, is_read=is_read, threshold=1e9)
+    view = Explorer([dataclasses.replace(model, lexicon=lexicon)], ["lexicon"])
+    words, pairs = view.answer({"text": "not at all dull , not dull"})["models"][0]["lines"]
+    assert pairs["tokens"] == ["not ... dull", "not dull"]
+    assert pairs["marks"] == ["1", ""]
+    assert words["marks"] == ["1", "", "", "1", "", "", ""]
+
+
+def page_data(page):
+    return json.loads(re.search(r'id="gatedjax-data">(.*?)</script>', page.decode(), re.S)[1])
+
+
+def test_a_page_without_a_server_has_the_texts_of_a_file(shown, folder, tmp_path, capsys):
+    write_csv(tmp_path / "test.csv", ROWS)
+    page = tmp_path / "page.html"
+    assert main(["explore", str(folder), "--file", str(tmp_path / "test.csv"),
+                 "--html", str(page)]) == 0  # fmt: skip
+    assert capsys.readouterr().out.startswith(f"wrote {page} (")
+    data = page_data(page.read_bytes())
+    sentences = read_sentences(shown, open_table(ROWS))
+    assert list(data["answers"]) == list(dict.fromkeys(text for text, _ in ROWS))
+    assert data["decided"] == sentences.find_all() != {}
+    assert len(data["sentences"]["rows"]) == len(ROWS)
+    for text, answer in data["answers"].items():
+        (one,), (wanted,) = answer["models"], shown.answer({"text": text})["models"]
+        assert one["title"] == wanted["title"]
+        np.testing.assert_allclose(one["probabilities"], wanted["probabilities"], rtol=1e-5)
+        for line, other in zip(one["lines"], wanted["lines"], strict=True):
+            np.testing.assert_allclose(line["values"], other["values"], rtol=1e-5)
+    assert not any(about["switched"] for about in data["about"]["models"])
+
+
+def test_a_page_has_as_many_texts_as_its_size_allows(shown, monkeypatch):
+    monkeypatch.setattr(_offline, "MOST_BYTES", 120_000)
+    page = offline_page(shown, "", open_table(ROWS))
+    assert len(page) < 120_000
+    data = page_data(page)
+    rows = data["sentences"]["rows"]
+    assert data["sentences"]["more"]
+    assert 0 < len(rows) < len(ROWS)
+    assert {row["text"] for row in rows} <= set(data["answers"])
+    # of a text, or of an example
+    data = page_data(offline_page(shown, TEXT))
+    assert (list(data["answers"]), data["sentences"]) == ([TEXT], None)
+    assert list(page_data(offline_page(shown, ""))["answers"]) == [shown.about()["example"]["text"]]
+    with pytest.raises(ValueError, match="text must have a word"):
+        offline_page(shown, " ")
+    both = Explorer([*shown.models, model()], ["lexicon", "network"])
+    with pytest.raises(ValueError, match="must be of lexicons, or of networks"):
+        offline_page(both, TEXT)
+
+
 def test_labelled_sentences_have_the_predictions_of_the_lexicon(shown):
-    shown.check_sentences("--file")
     rows = [*ROWS[::5], ("the dull film", "good"), ("no label", None), ("a film", "odd")]
     table = open_table(rows)
     first = first_sentence(shown, table)
     assert (first["text"], first["label"]) == ROWS[0]
-    sentences = read_sentences(shown, table)
-    about = sentences.about()
-    assert (about["total"], about["orders"]) == (len(rows) - 2, ["error", "density"])
+    about = read_sentences(shown, table).about()
     (model,) = shown.models
-    texts = [row["text"] for row in sentences.rows]
-    reads = list(model.predict([(text,) for text in texts]))
-    assert [row["predicted"] for row in sentences.rows] == [read.label for read in reads]
-    np.testing.assert_allclose(
-        [row["density"] for row in sentences.rows], [read.density for read in reads]
-    )
-    probabilities = model.probabilities([(text,) for text in texts])
-    columns = [model.classes.index(row["label"]) for row in sentences.rows]
-    np.testing.assert_allclose(
-        [row["error"] for row in sentences.rows],
-        1 - probabilities[np.arange(len(texts)), columns],
-        atol=1e-6,
-    )
-    words = [len(model.split(text)) for text in texts]
+    examples = [(text,) for text, label in rows if label in model.classes]
+    reads = list(model.predict(examples))
+    chances = model.probabilities(examples)
+    for row, read, own in zip(about["rows"], reads, chances, strict=True):
+        assert (row["predicted"], row["share"]) == (read.label, pytest.approx(read.share))
+        assert row["error"] == pytest.approx(1 - own[model.classes.index(row["label"])], abs=1e-6)
     (curve,) = about["curves"]
-    assert curve["accuracy"] == [np.mean([r["predicted"] == r["label"] for r in sentences.rows])]
-    opened = np.dot([read.density for read in reads], words) / sum(words)
-    assert curve["density"] == [pytest.approx(opened)]
+    assert curve["accuracy"] == [np.mean([r["predicted"] == r["label"] for r in about["rows"]])]
+    words = [len(model.split(text)) for (text,) in examples]
+    assert curve["share"] == [pytest.approx(np.dot([r.share for r in reads], words) / sum(words))]
     # The only sentence with a wrong label has the largest error.
-    assert sentences.page("error", 0)["rows"][0]["text"] == "the dull film"
+    assert max(about["rows"], key=lambda row: row["error"])["text"] == "the dull film"
 
 
-def test_a_lexicon_of_numbers_has_no_labelled_sentences_to_browse(shown):
-    import copy
+def test_a_lexicon_of_numbers_has_no_labelled_sentences_to_browse():
+    from gatedjax.text import TextRegressor
 
-    other = copy.copy(shown)
-    numbers = copy.copy(shown.models[0])
-    object.__setattr__(numbers, "kind", "regression")
-    other.models = [numbers]
+    numbers = TextRegressor.train([(text, len(text)) for text, _ in ROWS])
+    other = Explorer([numbers.model_], ["numbers"])
     with pytest.raises(ValueError, match="--file must be left out unless the models are networks"):
         other.check_sentences("--file")
-
-
-def test_a_notebook_shows_a_fitted_lexicon(monkeypatch):
-    pytest.importorskip("anywidget")
-    import gatedjax
-
-    texts, labels = zip(*ROWS, strict=True)
-    classifier = gatedjax.TextClassifier("lexicon").fit(list(texts), list(labels))
-    widget = gatedjax.explorer(classifier, text=TEXT)
-    sent = []
-    monkeypatch.setattr(widget, "send", lambda content, buffers=None: sent.append(content))
-    widget._handle_custom_msg({"id": "1", "message": {"do": "answer", "text": TEXT}}, [])
-    (answer,) = sent
-    (label,) = classifier.predict([TEXT])
-    assert answer["answer"]["models"][0]["title"] == label

@@ -5,7 +5,7 @@ import re
 import threading
 import time
 
-from gatedjax.explore import _session
+from gatedjax.explore import _sentences
 from gatedjax.explore._engine import Explorer
 from gatedjax.explore._offline import offline_page
 from tests.explore._models import model
@@ -35,8 +35,9 @@ def test_sentences_are_read_once_however_many_ask(monkeypatch):
         session.ask({"do": "sentences"})
 
     askers = [threading.Thread(target=ask) for _ in range(4)]
-    monkeypatch.setattr(_session.threading, "Thread", Slow)
-    session = _session.Session(None, lambda: reads.append(1))
+    monkeypatch.setattr(_sentences.threading, "Thread", Slow)
+    monkeypatch.setattr(_sentences, "read_sentences", lambda *args, **options: reads.append(1))
+    session = _sentences.Session(None, [])
     for asker in askers:
         asker.start()
     for asker in askers:

@@ -7,14 +7,13 @@ import jax
 import numpy as np
 import pytest
 
-from gatedjax.explore._engine import Explorer
+from gatedjax.explore._engine import Explorer, open_model
 from gatedjax.explore._offline import offline_page
-from gatedjax.explore._open import open_model
 from gatedjax.explore._views import PAIRED
 from gatedjax.models import SSANTranslator
-from gatedjax.text._explanation import explain_texts
-from gatedjax.text._reader import Reader, question
-from gatedjax.text._translator import encode, parameters_like, translate_texts
+from gatedjax.text.answers._explain import explain
+from gatedjax.text.models._reader import Reader, question
+from gatedjax.text.models._translator import encode, parameters_like, translate_texts
 from tests.explore._models import model, pair
 from tests.text._runs import LINES, drawn, reader_run, translator_run
 
@@ -72,7 +71,7 @@ def test_a_reader_answers_as_gatedjax_answer_does(readers, runs):
     shares = np.array(last["values"])
     total = sum(shares[place.position] for place in reading.places)
     assert {place.position for place in reading.places} == {
-        i for i, kept in enumerate(hop["kept"]) if kept
+        i for i, is_marked in enumerate(hop["marked"]) if is_marked
     }
     for place in reading.places:
         np.testing.assert_allclose(values[:, place.position], place.hops[0], atol=6e-5)
@@ -84,7 +83,8 @@ def test_a_candidate_of_several_words_has_a_frame_where_it_occurs_as_a_whole(rea
     (one,) = answer["models"]
     assert one["details"] == ["1 \u00d7", "not in the document", "1 \u00d7"]
     last = one["lines"][-1]
-    framed = [word for word, kept in zip(last["tokens"], last["kept"], strict=True) if kept]
+    pairs = zip(last["tokens"], last["marked"], strict=True)
+    framed = [word for word, is_marked in pairs if is_marked]
     assert framed == ["the", "house", "Emil"]
     assert one["probabilities"][1] == 0
     notes = readers.answer(STATE | {"candidates": "house the"})["notes"]
@@ -190,14 +190,14 @@ def test_a_pair_is_read_as_prediction_reads_it(name):
     shown = Explorer([made], [name])
     state = {"text": "a dull film", "hypothesis": "the film , here , is slow"}
     (one,) = shown.answer(state)["models"]
-    (read,) = made.read_texts([tuple(state.values())])
+    (read,) = made.read([tuple(state.values())])
     np.testing.assert_allclose(one["probabilities"], read.probabilities, atol=TIGHT)
-    for line, tokens, kept in zip(one["lines"], read.tokens, read.masks, strict=True):
+    for line, tokens, is_read in zip(one["lines"], read.tokens, read.masks, strict=True):
         assert line["tokens"] == list(tokens)
         if name == "san":
-            assert line["kept"] is None
+            assert line["marked"] is None
         else:
-            np.testing.assert_array_equal(line["kept"], kept)
+            np.testing.assert_array_equal(line["marked"], is_read)
     (layers,) = shown.layers(state)["models"]
     assert [len(layer["pairs"]) for layer in layers] == [3, 7]
     for layer in layers:
@@ -207,8 +207,8 @@ def test_a_pair_is_read_as_prediction_reads_it(name):
         np.testing.assert_allclose(np.sum(layer["pairs"], axis=1), chosen, atol=1e-3)
     if name == "ssan":
         chosen = [np.mean(layer["selected"]) for layer in layers]
-        assert read.density == pytest.approx(np.mean(chosen), abs=TIGHT)
-        assert f"{read.density:.3f} of the pairs" in one["note"]
+        assert read.share == pytest.approx(np.mean(chosen), abs=TIGHT)
+        assert f"{read.share:.3f} of the pairs" in one["note"]
 
 
 def test_pairs_that_are_not_there_or_too_long():
@@ -230,32 +230,16 @@ def test_what_only_gates_have_is_refused(readers):
         offline_page(readers, "a film")
 
 
-def test_folders_are_opened_by_what_they_hold(tmp_path):
-    pair("san").save(tmp_path / "pair", overwrite=False)
-    assert open_model(tmp_path / "pair").kind == "pair"
-    with pytest.raises(FileNotFoundError, match="there is no such folder"):
-        open_model(tmp_path / "nothing")
-
-
 def test_effects_of_a_pair_are_those_of_explain():
     made = pair("ssan")
     texts = ["a dull film", "the film here is slow"]
     shown = Explorer([made, pair("san", seed=2)], ["ssan", "san"])
     state = {"text": texts[0], "hypothesis": texts[1]}
     result = shown.removal(state)["models"][0]
-    explanation = explain_texts(made, texts)
+    explanation = explain(made, texts)
     assert made.classes[result["class"]] == explanation.label
     wanted = [explanation.probability - change.probability for change in explanation.removed]
     assert [len(effects) for effects in result["lines"]] == [3, 5]
     np.testing.assert_allclose(np.concatenate(result["lines"]), wanted, atol=TIGHT)
     assert shown.removal({**state, "hypothesis": "film"})["models"] == [None, None]
     assert shown.removal({**state, "hypothesis": "film " * 65})["models"] == [None, None]
-
-
-def test_pages_of_views_open_with_known_words(readers, translators):
-    document = readers.about()["example"]
-    assert document["candidates"].splitlines()[0] in document["text"].split()
-    assert readers.answer(document)["models"][0] is not None
-    assert translators.answer(translators.about()["example"])["notes"] is not None
-    shown = Explorer([pair("san")], ["san"])
-    assert shown.answer(shown.about()["example"])["models"][0] is not None

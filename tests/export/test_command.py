@@ -12,13 +12,13 @@ from gatedjax.training import CheckpointStore
 BEST = {"dense": {"kernel": np.arange(6, dtype=np.float32).reshape(2, 3)}}
 
 
-def _run(workdir, **more):
+def _run(workdir, seeds=1, **more):
     store = CheckpointStore(workdir / "checkpoints")
     record = {
-        "run": {"best_step": 20, "best_metrics": {"accuracy": 0.75}} | more,
-        "settings": {"train": {"seed": 3}, "hidden": 7},
+        "runs": [{"best_step": 20, "best_metrics": {"accuracy": 0.75}} | more] * seeds,
+        "identity": {"settings": {"train": {"seed": 3}, "hidden": 7}},
     }
-    store.save(30, {"params": BEST, "step": np.int32(30)}, BEST, record)
+    store.save(30, record, state={"params": BEST, "step": np.int32(30)}, best={"params": BEST})
     store.close()
     return workdir
 
@@ -67,7 +67,7 @@ def test_what_cannot_be_exported_is_said(workdir, tmp_path, capsys):
     assert (status, "no checkpoint in " in err) == (2, True)
     status, _, err = _command(capsys, workdir, "--out", out, "--step", "10")
     assert (status, ": it has [30]" in err) == (2, True)
-    lanes = _run(tmp_path / "lanes", lanes=[{}])
+    lanes = _run(tmp_path / "lanes", seeds=2)
     status, _, err = _command(capsys, lanes, "--out", out)
     assert (status, "several seeds" in err) == (2, True)
     (file,) = (workdir / "checkpoints" / "30").glob("record/metadata")

@@ -9,7 +9,7 @@ import pytest
 
 from gatedjax import export
 from gatedjax import functional as F
-from gatedjax.functional import _directions, _gru, _lstm, _rau, _recurrence
+from gatedjax.functional import _directions
 from gatedjax.models import GANet, GANetConfig
 from tests._grouped import grouped
 from tests.tolerances import F32
@@ -127,6 +127,24 @@ def test_a_folder_predicts_without_the_models_code(tmp_path, params, data):
         export.load_predictor(folder)
 
 
+def test_a_folder_with_another_program_is_read_without_it(tmp_path, params, data):
+    folder = export.save(tmp_path / "model", params, config={"n": 1}, inference=data)
+    (folder / "model.jax_export").write_bytes(b"no program")
+    (folder / "SHA256SUMS").unlink()
+    assert export.load(folder, params)[1] == {"n": 1}
+    with pytest.raises(export.BadFile, match="must be an exported inference function"):
+        export.load_predictor(folder)
+
+
+def test_a_missing_package_is_no_fault_of_the_file(data, monkeypatch):
+    def lacks(_):
+        raise ImportError("flatbuffers")
+
+    monkeypatch.setattr(jax.export, "deserialize", lacks)
+    with pytest.raises(ImportError, match="flatbuffers"):
+        export.load_inference(data)
+
+
 def test_containers_become_dicts_and_tuples():
     def apply(params, batch):
         del params
@@ -141,7 +159,17 @@ def test_containers_become_dicts_and_tuples():
     assert got["list"][1].shape == (4,)
 
 
-# B = 2 rows and H = 3 units: on a CPU states are [H, B], on an accelerator [B, H]
+def test_parameters_in_lists_and_a_decomposition_are_exported():
+    def apply(params, batch):
+        return jax.numpy.linalg.cholesky(params[0] + batch["x"])
+
+    params, batch = [np.eye(2, dtype=np.float32)], {"x": np.eye(2, dtype=np.float32)}
+    data = export.export_inference(apply, params, batch, batch=None, platforms=("cpu",))
+    got = export.load_inference(data)(params, batch)
+    np.testing.assert_allclose(got, np.sqrt(2) * np.eye(2), **F32)
+
+
+# B = 2 rows and H = 3 units: an accelerator runs four steps in an iteration of the loop
 WEIGHTS = {
     F.lstm: F.LSTMWeights(np.ones((5, 12), "f"), np.ones((3, 12), "f"), np.ones(12, "f")),
     F.gru: F.GRUWeights(np.ones((5, 9), "f"), np.ones((3, 9), "f"), np.ones(9, "f")),
@@ -158,10 +186,7 @@ def _products(program):
 def _forced(monkeypatch, platform, apply, *arguments):
     """What JAX exports for the layout of a platform that is named in each call."""
     with monkeypatch.context() as patch:
-        for module in (_lstm, _gru, _rau):
-            form = functools.partial(_recurrence.form_for, backend=platform)
-            patch.setattr(module, "form_for", form)
-        patch.setattr(_directions, "shares_loop", lambda: platform != "cpu")
+        patch.setattr(_directions, "target_platform", lambda: platform)
         # a new function, because the trace of another layout is kept with the old one
         return jax.export.export(jax.jit(lambda *a: apply(*a)), platforms=[platform])(*arguments)
 

@@ -1,7 +1,6 @@
 """Arguments, files and folders that cannot be read or written are refused by name."""
 
 import functools
-import json
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +9,7 @@ import pytest
 
 from gatedjax import export
 from gatedjax import functional as F
-from gatedjax.export._kinds import check_kind
+from gatedjax.export._card import check_kind
 from tests.refusals import each_row, refused
 
 BAD_FILE, MISMATCH, MISSING = export.BadFile, export.ParamsMismatch, FileNotFoundError
@@ -83,7 +82,7 @@ TABLE = {
         (to_torch([]), "one layer"),
         (to_torch([lstm(), lstm()]), "layers[1]|4"),
         (to_torch([(lstm(), lstm()), lstm(8)]), "2|1"),
-        (to_torch([(lstm(), lstm(size=5))]), "4|5"),
+        (to_torch([(lstm(), lstm(size=5))]), "layers[0].input|4|(3, 20)"),
         (to_torch([(lstm(),) * 3]), "1|2|3"),
         (to_torch([lstm(bias=ones(4))]), "bias|(16,)|(4,)"),
         (to_torch([lstm(bias=np.ones(16, int))]), "bias|int64", TypeError),
@@ -101,14 +100,14 @@ TABLE = {
     "lstm_from_torch": [
         (from_torch("weight_hh_l1_reverse"), "weight_hh_l1_reverse"),
         (from_torch("bias_ih_l0"), "bias_ih_l0"),
-        (from_torch(*state_dict(layers=1)), "0|[1]"),
+        (from_torch(*state_dict(layers=1)), "weight_ih_l0"),
         (from_torch(weight_hr_l0=ones(2, 4)), "proj_size|weight_hr_l0"),
         (from_torch(weight_ci=ones(4)), "weight_ci"),
         (from_torch(weight_hh_l0=ones(12, 4)), "weight_hh_l0|(4H, H)|(12, 4)|GRU"),
         (from_torch(weight_hh_l0=ones(16, 0)), "weight_hh_l0|(4H, H)|(16, 0)"),
         (from_torch(weight_ih_l1=ones(16, 7)), "weight_ih_l1|(16, 8)|(16, 7)"),
         (from_torch(weight_ih_l0=ones(16)), "weight_ih_l0|2"),
-        (from_torch(weight_ih_l0=ones(16, 5)), "_l0"),
+        (from_torch(weight_ih_l0=ones(16, 5)), "weight_ih_l0_reverse|(16, 5)|(16, 3)"),
         (from_torch(bias_hh_l0=ones(3)), "bias_hh_l0|(16,)|(3,)"),
         (from_torch(*state_dict()), "weight_ih_l0|''"),
         (
@@ -139,6 +138,7 @@ TABLE = {
         (load_inference(lambda data: b"\0" * 64), "inference", BAD_FILE),
         (load_inference(lambda data: b"not a program" * 30), "inference", BAD_FILE),
         (load_inference(lambda data: data[: len(data) // 2]), "inference", BAD_FILE),
+        (load_inference(lambda data: data[:64] + bytes(len(data) - 64)), "inference", BAD_FILE),
         (load_inference(lambda data: "model.jax_export"), "data|str", TypeError),
         (
             load_inference(
@@ -197,19 +197,6 @@ def digests(change):
     return call
 
 
-def structure(kinds):
-    """Reads parameters with an array "a" and a structure that contradicts it."""
-
-    def call(folder):
-        entry = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
-        header = {"a": entry, "__metadata__": {"gatedjax.structure": kinds}}
-        text = json.dumps(header).encode()
-        (folder / NAME).write_bytes(len(text).to_bytes(8, "little") + text + bytes(8))
-        export.load_params(folder / NAME)
-
-    return call
-
-
 def header_of(length):
     """Reads parameters whose header is said to have another length."""
 
@@ -223,6 +210,19 @@ def header_of(length):
 
 def saved(params):
     return lambda folder: export.save_params(folder / "other.safetensors", params)
+
+
+def folder_with(config=None, **options):
+    """Saves a folder, of which nothing may appear."""
+
+    def call(folder):
+        place = folder.parent / "new"
+        try:
+            export.save(place, PARAMS, config={} if config is None else config, **options)
+        finally:
+            assert not place.exists()
+
+    return call
 
 
 WITH_BIAS = {"dense": PARAMS["dense"] | {"bias": ones(3)}}
@@ -241,9 +241,23 @@ FILES = {
         (saved({"a\\b": ones(1)}), r"params|'a\\b'|path"),
         (saved({"~a": ones(1)}), "params|'~a'|path"),
     ],
+    "config": [
+        (folder_with([1]), "config|dict|list", TypeError),
+        (folder_with({"a": object()}), "config|JSON|object", TypeError),
+        (folder_with({"a": float("nan")}), "config|JSON"),
+    ],
+    "files": [
+        *(
+            (folder_with(files={name: b""}), f"files|letters|{name!r}")
+            for name in ("../up", ".hidden", "")
+        ),
+        (folder_with(files={"Config.json": b""}), "files|'Config.json'|taken"),
+        (folder_with(files={"a.txt": b"", "A.txt": b""}), "files|'A.txt'|taken"),
+        (folder_with(files={"a.txt": "text"}), "files['a.txt']|bytes|str", TypeError),
+    ],
     "header": [
         (header_of(lambda size: size - 7), f"{NAME}|not a safetensors file", BAD_FILE),
-        (header_of(lambda size: 10**9), f"{NAME}|1000000000|100000000", BAD_FILE),
+        (header_of(lambda size: 10**9), f"{NAME}|not a safetensors file|header", BAD_FILE),
     ],
     "SHA256SUMS": [
         (digests(lambda text: ""), "SHA256SUMS|empty", BAD_FILE),
@@ -254,18 +268,7 @@ FILES = {
         (digests(lambda text: text.split("\n")[1]), "SHA256SUMS|config.json", BAD_FILE),
         (digests(lambda text: text[:-3]), f"SHA256SUMS|{NAME}", BAD_FILE),
         (digests(lambda text: text + "and more\n"), "SHA256SUMS|line 3", BAD_FILE),
-        (digests(lambda text: text + "x" * (1 << 20)), "SHA256SUMS|1048576", BAD_FILE),
-    ],
-    "structure": [
-        (structure("["), f"{NAME}|JSON", BAD_FILE),
-        (structure("[]"), f"{NAME}|object", BAD_FILE),
-        (structure('{"a": 1}'), f"{NAME}|object", BAD_FILE),
-        (structure('{"../a": "list"}'), f"{NAME}|structure", BAD_FILE),
-        (structure('{"": "list"}'), f"{NAME}|''|list", BAD_FILE),
-        (structure('{"a": "tuple"}'), f"{NAME}|'a'|tuple|float32", BAD_FILE),
-        (structure('{"a": "int"}'), f"{NAME}|'a'|int|float32", BAD_FILE),
-        (structure('{"b": "float"}'), f"{NAME}|'b'|float", BAD_FILE),
-        (structure('{"a.x": "list"}'), f"{NAME}|'a.x'|array", BAD_FILE),
+        (digests(lambda text: text + "x" * (1 << 20)), "SHA256SUMS|1,048,576", BAD_FILE),
     ],
 }
 

@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import time
 from typing import Any, NamedTuple
 
 import chex
@@ -66,15 +65,20 @@ def trees():
 
 
 @pytest.mark.parametrize("name", trees())
-def test_a_tree_of_python_s_own_containers_comes_back(name, tmp_path):
+def test_a_tree_comes_back_into_one_like_it(name, tmp_path):
     tree = trees()[name]
     path = save_params(tmp_path / "p.safetensors", tree)
-    for like in (None, tree):
-        got = load_params(path, like)
-        _assert_same(jax.tree.map(np.asarray, got), jax.tree.map(np.asarray, tree))
-        numbers = [(x, type(x)) for x in jax.tree.leaves(tree) if isinstance(x, float | int)]
-        found = [(x, type(x)) for x in jax.tree.leaves(got) if isinstance(x, float | int)]
-        assert found == numbers
+    got = load_params(path, tree)
+    _assert_same(got, jax.tree.map(np.asarray, tree))
+    shapes = jax.eval_shape(lambda: tree) if name != "numbers" else tree
+    _assert_same(load_params(path, shapes), got)
+
+
+def test_without_like_a_tree_comes_back_as_dicts(tmp_path):
+    half = jnp.arange(3, dtype=jnp.bfloat16)
+    path = save_params(tmp_path / "p.safetensors", {"a": [half, (1.5, None)], "b": {}})
+    got = load_params(path)
+    _assert_same(got, {"a": {"0": half, "1": {"0": np.asarray(1.5)}}})
 
 
 def test_a_tree_with_classes_comes_back_into_one_like_it(tmp_path):
@@ -89,11 +93,8 @@ def test_a_tree_with_classes_comes_back_into_one_like_it(tmp_path):
         "frozen": flax.core.freeze({"a": half}),
     }
     path = save_params(tmp_path / "p.safetensors", tree)
-    with pytest.raises(ValueError, match=r"got '.*GRUWeights' at 'cell': pass like="):
-        load_params(path)
-    want = tree | {"frozen": {"a": half}}  # every mapping comes back as a dict
-    _assert_same(load_params(path, tree), want)
-    _assert_same(load_params(path, jax.eval_shape(lambda: tree)), want)
+    _assert_same(load_params(path, tree), tree)
+    _assert_same(load_params(path, jax.eval_shape(lambda: tree)), tree)
     assert load_params(path, tree)["node"].name == "kept"
     with pytest.raises(ParamsMismatch, match=r"pair\.second\.x: wanted float32\[\], got float16"):
         load_params(path, tree | {"pair": Pair([half], {"x": np.float32(2)})})
@@ -152,7 +153,8 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatc
             TypeError,
             "'a'.*must have a dtype that files.*float8_e4m3",
         ),
-        ({"a": [Pair(np.ones(2), None), {0: np.ones(1)}]}, TypeError, r"got 0 below 'a\.1'"),
+        ({"a.b": [np.ones(2)]}, ValueError, "keys without dots, got 'a.b'"),
+        ({"a": [{"b.c": np.ones(2), "b": {"c": np.ones(1)}}]}, ValueError, "each name once"),
         ({"a": {0: np.ones(2)}}, TypeError, "str keys, got 0 below 'a'"),
         ({"a.b": np.ones(2)}, ValueError, "keys without dots, got 'a.b'"),
         ({"a": {}}, ValueError, "at least one array, got an empty dict"),
@@ -199,40 +201,24 @@ GOOD = {"a": _entry()}
 @pytest.mark.parametrize(
     ("content", "match"),
     [
-        (b"", "must have at least 10 bytes, got 0"),
-        (
-            _file(GOOD, length=2**63),
-            "header must have at most 100000000 bytes, got 9223372036854775808",
-        ),
-        (_file(GOOD, length=4096), "header must fit into its .* bytes, got a length of 4096"),
-        (_file(b"[1, 2]"), "must start with"),
-        (_file(b'{"a": '), "must be JSON"),
-        (_file(b'{"a":' * 100_000), "must be JSON"),
-        (_file(b'{"a": 1, "a": 2}'), "'a' must occur once"),
-        (_file({"a": [1]}), "must have the fields"),
-        (_file({"a": _entry() | {"more": 1}}), "must have the fields"),
-        (_file(GOOD, data=b"\0" * 4), "must have 8 bytes for its arrays, got 4"),
-        (_file(GOOD, data=b"\0" * 9), "must have 8 bytes for its arrays, got 9"),
-        (_file({"a": _entry(end=2**40)}), "8 bytes for F32.*, got the data_offsets"),
-        (
-            _file({"a": _entry(end=2**50, shape=(2**48,))}),
-            "must have 1125899906842624 bytes for its arrays, got 8",
-        ),
-        (_file({"a": _entry(shape=(2**62, 2**62))}), "got the data_offsets"),
-        (_file({"a": _entry(), "b": _entry(4, 12)}), "overlaps"),
-        (_file({"a": _entry(), "b": _entry(12, 20)}), "leaves a gap"),
-        (_file({"a": _entry(shape=(-2,))}), "shape of sizes"),
-        (_file({"a": _entry(shape=(True,))}), "shape of sizes"),
-        (_file({"a": _entry(begin=8, end=0)}), "got the data_offsets"),
-        (_file({"a": _entry(dtype="PICKLE")}), "must have a dtype of .*, got 'PICKLE'"),
-        (_file({"a": _entry(dtype=["F32"])}), "must have a dtype of"),
+        (b"", "header too small"),
+        (_file(GOOD, length=2**63), "header too large"),
+        (_file(b'{"a": '), "invalid JSON in header"),
+        (_file(b'{"a":' * 100_000), "recursion limit"),
+        (_file(GOOD, data=b"\0" * 4), "not fully covered"),
+        (_file({"a": _entry(end=2**40)}), "invalid shape, data type, or offset"),
+        (_file({"a": _entry(shape=(2**62, 2**62))}), "overflow"),
+        (_file({"a": _entry(end=0, shape=(0, 2**62))}, data=b""), "array is too big"),
+        (_file({"a": _entry(shape=(1,) * 70 + (2,))}), "maximum supported dimension"),
+        (_file({"a": _entry(), "b": _entry(4, 12)}), "invalid offset"),
+        (_file({"a": _entry(dtype="PICKLE")}), "unknown variant `PICKLE`"),
+        (_file({"a": _entry(shape=(8,), dtype="F8_E4M3")}), "must have a dtype of .* got 'F8_E4M3"),
         (_file({"../../etc/passwd": _entry()}), "empty part"),
         (_file({"/etc/passwd": _entry()}), "looks like a path"),
         (
             _file({"a": _entry(0, 4, (1,)), "a.b": _entry(4, 8, (1,))}),
             "an array or a dict of arrays, got both",
         ),
-        (_file(GOOD | {"__metadata__": 3}), "__metadata__"),
         (pickle.dumps({"a": [1.0] * 20}), "looks like a pickle"),
         (b"PK\x03\x04" + b"\0" * 40, "looks like a pickle"),
     ],
@@ -245,37 +231,12 @@ def test_bad_files_are_refused(tmp_path, content, match):
     assert str(path) in str(caught.value)
 
 
-def _many(entry, last):
-    names = ",".join(f'"n{i}":{entry}' for i in range(40_000))
-    return f"{{{names},{last}}}".encode()
-
-
-@pytest.mark.parametrize(
-    ("header", "match"),
-    [
-        (_many("1", '"a":1,"a":1'), "the name 'a' must occur once"),
-        (b'{"__metadata__":' + _many("1", '"a":1,"a":1') + b"}", "'a' must occur once"),
-        (b'{"a":{"dtype":"F32","shape":[' + b"9223372036854775807," * 20_000
-         + b'1],"data_offsets":[0,0]}}', "must have at most 64 axes, got 20001"),
-        (b'{"' + b"a." * 200_000 + b'a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}',
-         "nested more than 100 deep"),
-    ],
-)  # fmt: skip
-def test_a_long_header_is_judged_in_linear_time_and_few_words(tmp_path, header, match):
-    # 400 KB: 15 to 90 s where every name was looked for among all others
+def test_a_long_name_is_refused_in_few_words(tmp_path):
     path = tmp_path / "long.safetensors"
-    path.write_bytes(_file(header))
-    began = time.process_time()
-    with pytest.raises(BadFile, match=match) as caught:
+    path.write_bytes(_file({"a." * 200_000 + "a": _entry(0, 0, (0,))}, data=b""))
+    with pytest.raises(BadFile, match="nested more than 100 deep") as caught:
         load_params(path)
-    assert time.process_time() - began < 3
     assert len(str(caught.value)) < 1000
-
-
-def test_good_file_made_by_hand_is_read(tmp_path):
-    path = tmp_path / "p.safetensors"
-    path.write_bytes(_file(GOOD | {"__metadata__": {"format": "pt"}}))
-    np.testing.assert_array_equal(load_params(path)["a"], np.zeros(2, np.float32))
 
 
 def test_every_truncation_is_refused(tmp_path, np_rng):

@@ -170,21 +170,6 @@ def selection_gradient(words, kernels, vectors, mask):
     return jax.grad(total, argnums=(0, 1, 2))(words, kernels, vectors)
 
 
-def test_what_stands_at_padding_has_no_effect_and_no_gradient(np_rng):
-    words, *weights = draw(np_rng)
-    dirty = jnp.where(MASK[..., None], words, jnp.nan)
-    selected, attention, *_ = everything(words, *weights, MASK)
-    again = everything(dirty, *weights, MASK)
-    np.testing.assert_array_equal(again[0], selected)
-    np.testing.assert_array_equal(again[1], attention)
-    for row, length in enumerate([4, 1, 0]):
-        assert np.all(np.asarray(attention)[row, :, length:] == 0)
-    clean = selection_gradient(words, *weights[:2], MASK)
-    for got, want in zip(selection_gradient(dirty, *weights[:2], MASK), clean, strict=True):
-        np.testing.assert_array_equal(got, want)
-    assert np.all(np.asarray(clean[0])[~MASK] == 0)
-
-
 def test_a_row_without_words_selects_nothing_and_one_word_is_selected_whole(np_rng):
     words, *weights = draw(np_rng)
     selected, attention, (states, gates), _ = everything(words, *weights, MASK)

@@ -114,31 +114,6 @@ def test_local_lengths_may_be_of_a_dtype_that_the_width_does_not_fit_in(dtype):
 
 
 @pytest.mark.parametrize("renormalise", [False, True])
-def test_local_padding_changes_nothing_even_as_nan(renormalise, np_rng):
-    scores = np_rng.normal(size=MASK.shape).astype(np.float32)
-    positions = POSITIONS.astype(np.float32)
-    cotangent = jnp.asarray(np_rng.normal(size=(8, 2 * T)), jnp.float32)
-    padded = np.full((8, 2 * T), np.nan, np.float32)
-    padded[:, :T] = np.where(MASK, scores, np.nan)
-
-    @jax.jit
-    def run(e, p):
-        def objective(e, p):
-            weights = local_attention_weights(e, p, 2.0, lengths=LENGTHS, renormalise=renormalise)
-            return jnp.sum(weights * cotangent[:, : e.shape[-1]]), weights
-
-        return jax.grad(objective, argnums=(0, 1), has_aux=True)(e, p)
-
-    (d_short, dp_short), short = run(scores, positions)
-    (d_long, dp_long), long = run(padded, positions)
-    np.testing.assert_allclose(long[:, :T], short, **F32)
-    np.testing.assert_allclose(d_long[:, :T], d_short, **F32)
-    np.testing.assert_allclose(dp_long, dp_short, **F32)
-    np.testing.assert_array_equal(long[:, T:], 0.0)
-    np.testing.assert_array_equal(d_long[:, T:], 0.0)
-
-
-@pytest.mark.parametrize("renormalise", [False, True])
 def test_local_extreme_scores_have_finite_weights_and_gradients(renormalise, np_rng):
     scores = np_rng.choice([-1e4, 0.0, 1e4], size=MASK.shape).astype(np.float32)
 
@@ -309,14 +284,6 @@ def test_pool_of_zero_weights_or_no_tokens_is_zero():
     np.testing.assert_array_equal(attention_pool(jnp.ones((2, 3, 4)), jnp.zeros((2, 3))), 0.0)
     got = attention_pool(jnp.ones((2, 0, 4)), jnp.ones((2, 0)))
     np.testing.assert_array_equal(got, np.zeros((2, 4)))
-
-
-def test_pool_ignores_the_states_at_padding(np_rng):
-    states = np_rng.normal(size=(1, 3, 4)).astype(np.float32)
-    weights = np.array([[0.25, 0.75, 0.0]], np.float32)
-    long = attention_pool(np.pad(states, ((0, 0), (0, 2), (0, 0)), constant_values=9.0),
-                          np.pad(weights, ((0, 0), (0, 2))))  # fmt: skip
-    np.testing.assert_allclose(long, attention_pool(states[:, :2], weights[:, :2]), **F32)
 
 
 def test_pool_takes_any_leading_axes_and_vmap(np_rng):

@@ -237,28 +237,6 @@ def test_closed_and_padded_states_have_no_effect(capacity, overflow, params, sta
     np.testing.assert_array_equal(dirty[0][~OPEN], 0.0)
 
 
-def test_padding_changes_nothing(params, states):
-    short = run(params, states, capacity=5)
-    pad = ((0, 0), (0, 6))
-    long = run(
-        params,
-        np.pad(states, (*pad, (0, 0)), constant_values=9.0),
-        np.pad(GATES, pad, constant_values=1.0),
-        np.pad(MASK, pad),
-        capacity=5,
-    )
-    np.testing.assert_allclose(long.pooled, short.pooled, **F32)
-    np.testing.assert_allclose(long.weights[:, :T], short.weights, **F32)
-    np.testing.assert_array_equal(long.weights[:, T:], 0.0)
-    np.testing.assert_array_equal(long.overflow, 0)
-
-
-def test_no_mask_means_all_tokens(params, states):
-    got = compact_attention_pool(lambda h: score(params, h), states, GATES > 0, capacity=7)
-    pooled, _ = pool_loop(states, score_numpy(params, states), GATES > 0)
-    np.testing.assert_allclose(got.pooled, pooled, **F32)
-
-
 @pytest.mark.parametrize("overflow", ["dense", "truncate"])
 @pytest.mark.parametrize("capacity", [2, 5, 7])
 def test_gradients_equal_those_of_the_dense_form(capacity, overflow, params, states, np_rng, x64):

@@ -1,5 +1,6 @@
 """Dot-product attention: scores, sinusoids and biases of positions, against loops in float64."""
 
+import functools
 import math
 
 import jax
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from gatedjax.functional import relative_bias, scaled_dot_product, sinusoids
+from gatedjax.functional._dot_product import pair_products, weighted_values
 from tests.tolerances import F32, F64
 
 
@@ -25,6 +27,31 @@ def test_scores_are_products_over_the_root_of_the_width(lead, np_rng):
 def test_half_precision_has_scores_of_float32(np_rng):
     query = np_rng.normal(size=(3, 4)).astype(jnp.bfloat16)
     assert jax.eval_shape(scaled_dot_product, query, query).dtype == jnp.float32
+
+
+@pytest.mark.parametrize("product", [pair_products, weighted_values])
+@pytest.mark.parametrize(("q", "n", "h"), [(3, 5, 4), (64, 65, 8)])
+def test_derivatives_of_products_over_pairs_are_those_of_einsum(product, q, n, h, np_rng, x64):
+    shapes = [(2, q, h if product is pair_products else n), (2, n, h)]
+    axes = "...qd,...kd->...qk" if product is pair_products else "...qk,...kd->...qd"
+    arrays, directions = (
+        [jnp.asarray(np_rng.normal(size=shape)) for shape in shapes] for _ in range(2)
+    )
+
+    def everything(function):
+        def loss(*arrays):
+            return jnp.sum(jnp.sin(function(*arrays)))
+
+        gradient = jax.grad(loss, argnums=(0, 1))
+        forward = jax.jvp(function, arrays, directions)
+        twice = jax.jvp(gradient, arrays, directions)
+        return forward, twice, jax.vmap(gradient)(*arrays), jax.grad(loss)(*arrays)
+
+    got, wanted = (
+        jax.jit(everything, static_argnums=0)(function)
+        for function in (product, functools.partial(jnp.einsum, axes))
+    )
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **F64), got, wanted)
 
 
 @pytest.mark.parametrize("width", [1, 4, 7])

@@ -73,30 +73,6 @@ def test_one_query_vector_is_a_query_of_one_token(gating, np_rng):
     np.testing.assert_allclose(mapped, one, **F32)
 
 
-def test_gated_attention_ignores_padding_whatever_stands_there(np_rng):
-    document = np.asarray(np_rng.normal(size=(3, N, D)), np.float32)
-    query = np.asarray(np_rng.normal(size=(3, Q, D)), np.float32)
-    dirty = np.where(QUERY_MASK[..., None], query, np.float32(np.nan))
-
-    @jax.jit
-    def both(query):
-        def total(document, query):
-            gated, attention = F.gated_attention(document, query, QUERY_MASK)
-            return jnp.sum(gated**2), (gated, attention)
-
-        return jax.value_and_grad(total, (0, 1), has_aux=True)(document, query)
-
-    (_, clean), grads = both(query)
-    (_, found), dirty_grads = both(dirty)
-    found, dirty_grads = jax.tree.map(np.asarray, (found, dirty_grads))
-    for a, b in zip((*clean, *grads), (*found, *dirty_grads), strict=True):
-        np.testing.assert_array_equal(a, b)
-    np.testing.assert_array_equal(found[0][2], 0.0)
-    np.testing.assert_array_equal(dirty_grads[1][~QUERY_MASK], 0.0)
-    short = F.gated_attention(document[:1, :, :], query[:1, :4])[1]
-    np.testing.assert_allclose(short, found[1][:1], **F32)
-
-
 def test_gated_attention_of_extreme_scores_is_finite(np_rng):
     document = np.float32(100) * np.sign(np.asarray(np_rng.normal(size=(1, N, D)), np.float32))
     query = np.float32(100) * np.asarray(np_rng.normal(size=(1, Q, D)), np.float32)

@@ -223,7 +223,8 @@ def test_both_directions_in_one_scan_are_those_of_two_scans(cell, monkeypatch):
     floats = cast(floats, np.float32)
     found = []
     for together in (True, False):
-        monkeypatch.setattr(_directions, "shares_loop", lambda together=together: together)
+        platform = "gpu" if together else "cpu"
+        monkeypatch.setattr(_directions, "target_platform", lambda platform=platform: platform)
 
         @jax.jit
         def scanned(floats):

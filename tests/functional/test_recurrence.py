@@ -9,7 +9,6 @@ a single pass: so each recurrence has a few programs, and the tests look at thei
 import contextlib
 import dataclasses
 import functools
-import itertools
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from gatedjax.functional import RAUWeights, _gru, _lstm, _rau, _recurrence, rau, rau_step
+from gatedjax.functional import RAUWeights, _directions, rau, rau_step
 from gatedjax.functional._directions import bidirectional
 from gatedjax.functional._gru import GRUWeights, gru, gru_step
 from gatedjax.functional._lstm import LSTMState, LSTMWeights, lstm, lstm_step
@@ -118,54 +117,27 @@ def cell(request) -> Cell:
 
 
 @contextlib.contextmanager
-def use_form(feature_major: bool, hoist_input: bool) -> Iterator[None]:
-    """Makes all recurrences take one form, whatever the sizes, while they are traced."""
-    # that of an accelerator as it is there, with several steps in one
-    unroll = 4 if (feature_major, hoist_input) == (False, True) else 1
-    chosen = _recurrence.Form(feature_major, hoist_input, unroll)
+def use_form(unroll: int) -> Iterator[None]:
+    """Makes all recurrences run so many steps in an iteration of their loops."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (_lstm, _gru, _rau):
-            patch.setattr(module, "form_for", lambda batch, hidden, **_: chosen)
+        patch.setattr(_directions, "target_platform", lambda: {1: "cpu", 4: "gpu"}[unroll])
         yield
 
 
-# Both layouts, and both places where the input product can be formed.
-FORMS = list(itertools.product([True, False], [False, True]))
-each_form = pytest.mark.parametrize("form", FORMS, ids=str)
-# Two of the forms that the CPU chooses from; the first is that of B rows and H units.
-LAYOUTS = {"feature_major": (True, False), "batch_major": (False, False)}
-each_layout = pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+# The loops of a CPU and of an accelerator.
+FORMS = [1, 4]
+each_form = pytest.mark.parametrize("form", FORMS)
 each_direction = pytest.mark.parametrize("reverse", [False, True])
 
 
-@pytest.mark.parametrize(
-    ("batch", "hidden", "backend", "want"),
-    [
-        (4, 5, "cpu", (True, False)),
-        (5, 5, "cpu", (False, False)),
-        (4, 513, "cpu", (True, True)),
-        (513, 513, "cpu", (False, True)),
-        (4, 5, "gpu", (False, True)),
-        (5, 5, "tpu", (False, True)),
-    ],
-)
-def test_the_form_is_batch_major_on_cpu_from_as_many_rows_as_units(batch, hidden, backend, want):
-    unroll = 1 if backend == "cpu" else 4
-    assert _recurrence.form_for(batch, hidden, backend)[:3] == (*want, unroll)
-
-
-@pytest.mark.parametrize(
-    ("hidden", "backend", "want"),
-    [
-        (256, "cpu", (False, True)),
-        (257, "cpu", (True, False)),
-        (256, "gpu", (False, True)),
-    ],
-)
-def test_a_gru_has_forms_of_its_own_on_cpu(hidden, backend, want):
-    assert _recurrence.form_for(32, hidden, backend, reset_after_gradient=True)[:2] == want
-    assert _recurrence.form_for(hidden, hidden, backend, reset_before=True).hoist_input
-    assert _recurrence.form_for(2, 3, backend, reset_before=True).hoist_input == (backend != "cpu")
+@pytest.mark.parametrize(("backend", "want"), [("cpu", 1), ("gpu", 4), ("tpu", 4)])
+def test_an_accelerator_runs_several_steps_in_an_iteration(backend, want, monkeypatch):
+    monkeypatch.setattr(_directions, "target_platform", lambda: backend)
+    weights = GRUWeights(np.ones((2, 3), "f"), np.ones((1, 3), "f"), np.ones(3, "f"))
+    trace = jax.make_jaxpr(lambda xs: gru(weights, xs)[1])
+    for steps, unroll in ((7, want), (jax.export.symbolic_shape("t")[0], 1)):
+        xs = jax.ShapeDtypeStruct((2, steps, 2), np.float32)
+        assert f"unroll={unroll}" in str(trace(xs))
 
 
 def leaves(carry) -> list[np.ndarray]:
@@ -226,7 +198,7 @@ def everything(cell):
         TRACES[cell] += 1
         masked, unmasked = {}, {}
         for form in FORMS:
-            with use_form(*form):
+            with use_form(form):
                 for reverse in (False, True):
                     unroll = functools.partial(cell.unroll, reverse=reverse)
                     masked[form, reverse] = passes(unroll, arguments, mask, cotangents)
@@ -252,7 +224,7 @@ def solved(cell):
 def derived(cell):
     """Products with the second derivative of a loss in the bias.
 
-    By layout and way (forward over reverse, reverse over reverse), and that of the scanned step.
+    By form and way (forward over reverse, reverse over reverse), and that of the scanned step.
     """
     arguments, cotangents, *_ = solved(cell)
     direction = np.random.default_rng(1).normal(size=arguments[0].bias.shape)
@@ -275,12 +247,12 @@ def derived(cell):
             return jax.jvp(gradient(unroll), (weights.bias,), (direction,))[1]
 
         second = {}
-        for name, layout in LAYOUTS.items():
-            with use_form(*layout):
-                second[name, "forward"] = forward(cell.unroll)
-                if name == "feature_major":  # the dearest of all passes to compile
+        for form in FORMS:
+            with use_form(form):
+                second[form, "forward"] = forward(cell.unroll)
+                if form == 1:  # the dearest of all passes to compile
                     pull = jax.vjp(gradient(cell.unroll), weights.bias)[1]
-                    second[name, "reverse"] = pull(direction)[0]
+                    second[form, "reverse"] = pull(direction)[0]
         return second, forward(functools.partial(scanned, cell))
 
     with jax.enable_x64(True):
@@ -321,8 +293,8 @@ def test_gradients_without_mask_or_dropout_equal_complex_steps(cell, form, np_rn
 
 @pytest.mark.parametrize(
     "way",
-    [("feature_major", "forward"), ("feature_major", "reverse"), ("batch_major", "forward")],
-    ids="-".join,
+    [(1, "forward"), (1, "reverse"), (4, "forward")],
+    ids=str,
 )
 def test_second_derivatives_equal_those_of_the_scanned_step(cell, way):
     second, want = derived(cell)
@@ -330,37 +302,11 @@ def test_second_derivatives_equal_those_of_the_scanned_step(cell, way):
     np.testing.assert_allclose(second[way], want, **F64)
 
 
-@each_direction
-def test_padding_changes_nothing(cell, reverse):
-    (weights, xs, *rest), cotangents, masked, _ = solved(cell)
-    dirty = np.where(MASK[..., None], xs, np.nan)
-    again, _ = solve(cell, (weights, dirty, *rest), MASK, cotangents)
-    for form in FORMS:
-        plain, _, gradients = found = masked[form, reverse]
-        for got, want in zip(leaves(again[form, reverse]), leaves(found), strict=True):
-            np.testing.assert_array_equal(got, want)
-        np.testing.assert_array_equal(plain[1][~MASK], 0.0)
-        np.testing.assert_array_equal(gradients[1][~MASK], 0.0)
-        assert np.abs(gradients[1][MASK]).min() > 0
-
-
 @functools.cache
 def of_length(cell, length):
     arguments, cotangents, *_ = solved(cell)
     mask = np.broadcast_to(np.arange(T) < length, (B, T))
     return solve(cell, arguments, mask, cotangents)[0]
-
-
-@each_direction
-@pytest.mark.parametrize("length", [0, 1, 4])
-def test_masked_equals_cut(cell, reverse, length):
-    weights, xs, initial, drop = solved(cell)[0]
-    full = np.ones((B, length), bool)
-    final, cut = oracle(cell, weights, xs[:, :length], full, initial, reverse, drop)
-    for form in FORMS:
-        for got in of_length(cell, length)[form, reverse][:2]:
-            np.testing.assert_allclose(got[1][:, :length], cut, **F64)
-            close(got[0], final, **F64)
 
 
 @each_direction
@@ -487,17 +433,17 @@ def test_bidirectional_reads_both_ways_and_stacks_the_features(cell):
 
 @functools.cache
 def narrow(cell):
-    """The passes of bfloat16 inputs in both layouts and those of float32, in one program."""
+    """The passes of bfloat16 inputs in both forms and those of float32, in one program."""
 
     @jax.jit
     def run(arguments, low, mask, cotangents):
         weights, _, *rest = arguments
         final, outputs = cotangents
         found = {}
-        for layout in LAYOUTS.values():
-            with use_form(*layout):
+        for form in FORMS:
+            with use_form(form):
                 change = (final, outputs.astype(jnp.bfloat16))
-                found[layout] = passes(cell.unroll, (weights, low, *rest), mask, change)
+                found[form] = passes(cell.unroll, (weights, low, *rest), mask, change)
         return found, passes(cell.unroll, arguments, mask, cotangents)
 
     return run
@@ -514,11 +460,11 @@ def narrow_and_wide(cell):
     return *found, solve(cell, wide[0], MASK, wide[1])[0]
 
 
-@each_layout
-def test_bfloat16_inputs_stay_close_with_float32_carries_and_gradients(cell, layout):
+@each_form
+def test_bfloat16_inputs_stay_close_with_float32_carries_and_gradients(cell, form):
     found, _, wide = narrow_and_wide(cell)
-    want, _, want_gradients = wide[layout, False]
-    *both, gradients = found[layout]
+    want, _, want_gradients = wide[form, False]
+    *both, gradients = found[form]
     for final, outputs in both:
         assert outputs.dtype == jnp.bfloat16
         np.testing.assert_allclose(np.asarray(outputs, np.float32), want[1], **BF16)
@@ -546,7 +492,7 @@ def test_extreme_inputs_have_finite_values_and_gradients(cell, scale, np_rng):
 
 @functools.cache
 def mapped(cell):
-    """Two sets of arguments; results of vmap over all of them by layout, and over weights alone."""
+    """Two sets of arguments; results of vmap over all of them by form, and over weights alone."""
     rng = np.random.default_rng(4)
     many, masks = [draw(cell, rng) for _ in range(2)], np.stack([MASK, ~MASK])
 
@@ -554,9 +500,9 @@ def mapped(cell):
     def run(arguments, masks, cotangents):
         found = {}
         one = functools.partial(passes, cell.unroll)
-        for layout in LAYOUTS.values():
-            with use_form(*layout):
-                found[layout] = jax.vmap(one)(arguments, masks, cotangents)
+        for form in FORMS:
+            with use_form(form):
+                found[form] = jax.vmap(one)(arguments, masks, cotangents)
         weights, *rest = arguments
         rest, change = jax.tree.map(operator.itemgetter(0), (rest, cotangents))
         alone = jax.vmap(lambda w: one((w, *rest), masks[0], change)[2][0])(weights)
@@ -567,12 +513,12 @@ def mapped(cell):
         return many, masks, jax.tree.map(np.asarray, run(arguments, masks, cotangents))
 
 
-@each_layout
-def test_vmap_over_everything_equals_a_loop(cell, layout):
+@each_form
+def test_vmap_over_everything_equals_a_loop(cell, form):
     many, masks, (found, _) = mapped(cell)
     for k, (arguments, cotangents) in enumerate(many):
-        want = solve(cell, arguments, masks[k], cotangents)[0][layout, False]
-        close(jax.tree.map(operator.itemgetter(k), found[layout]), want, **F64)
+        want = solve(cell, arguments, masks[k], cotangents)[0][form, False]
+        close(jax.tree.map(operator.itemgetter(k), found[form]), want, **F64)
 
 
 def test_vmap_over_weights_alone_equals_a_loop(cell):
@@ -580,5 +526,5 @@ def test_vmap_over_weights_alone_equals_a_loop(cell):
     (_, *rest), cotangents = many[0]
     for k, ((weights, *_), _) in enumerate(many):
         want = solve(cell, (weights, *rest), masks[0], cotangents)[0]
-        want = want[LAYOUTS["feature_major"], False][2][0]
+        want = want[1, False][2][0]
         close(jax.tree.map(operator.itemgetter(k), alone), want, **F64)

@@ -124,6 +124,8 @@ TABLE = {
         (lambda: F.masked_softmax(FLOATS, BOOLS[:, :2]), "mask|(2, 3)|(2, 2)"),
         (lambda: F.masked_softmax(FLOATS, BOOLS[0]), "mask|(2, 3)|(3,)"),
         (lambda: F.masked_softmax(FLOATS, axis=2), "axis|2"),
+        (lambda: F.masked_softmax(FLOATS, BOOLS[None]), "mask|(2, 3)|(1, 2, 3)"),
+        (lambda: F.masked_softmax(FLOATS.astype(complex)), "scores|complex64", TypeError),
     ],
     "gated_softmax": [
         (lambda: F.gated_softmax(INTS, FLOATS), "scores|int32", TypeError),
@@ -155,6 +157,8 @@ TABLE = {
         (local(lengths=ONE), "lengths|float32", TypeError),
         (local(half_width=0.0), "half_width|0.0"),
         (local(half_width=np.nan), "half_width|nan"),
+        (local(half_width=np.inf), "half_width|inf"),
+        (local(half_width=-1.0), "half_width|-1.0"),
         (local(half_width=FLOATS[0]), "half_width|()|(3,)"),
         (local(lengths=LENGTHS[:1]), "lengths (1,)"),
         (local(mask=BOOLS), "mask or lengths|None"),

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from gatedjax.functional._attention import gated_softmax, relaxed_gated_softmax
 from gatedjax.functional._relaxations import (
     ensure_open,
     gate_penalty,
@@ -21,7 +22,6 @@ from gatedjax.functional._relaxations import (
     score_function_loss,
     threshold_gates,
 )
-from gatedjax.functional._softmax import gated_softmax, relaxed_gated_softmax
 from tests.functional.passes import complex_step
 from tests.functional.rau_oracle import sigmoid
 from tests.tolerances import BF16, F32, F64

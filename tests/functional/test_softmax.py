@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gatedjax.functional._softmax import (
+from gatedjax.functional._attention import (
     gated_softmax,
     length_mask,
     masked_softmax,
@@ -111,38 +111,12 @@ def test_a_call_that_is_not_compiled_as_a_whole_gives_the_same(function, np_rng)
 
 
 @SOFTMAXES
-@pytest.mark.parametrize("length", [1, 3, 5])
-def test_masked_row_equals_the_cut_row(softmax, length, np_rng):
-    scores = np_rng.normal(size=5).astype(np.float32)
-    got, _ = both(softmax, scores, np.arange(5) < length)
-    np.testing.assert_allclose(got[:length], plain_rows(scores[None, :length])[0], **F32)
-    np.testing.assert_array_equal(got[length:], 0.0)
-
-
-@SOFTMAXES
 def test_a_hole_in_the_mask_equals_deleting_the_position(softmax, np_rng):
     scores = np_rng.normal(size=5).astype(np.float32)
     keep = np.array([True, False, True, True, False])
     got, _ = both(softmax, scores, keep)
     np.testing.assert_allclose(got[keep], plain_rows(scores[None, keep])[0], **F32)
     np.testing.assert_array_equal(got[~keep], 0.0)
-
-
-@SOFTMAXES
-def test_padding_to_twice_the_length_changes_nothing_whatever_stands_there(softmax, np_rng):
-    scores = np_rng.normal(size=(4, T)).astype(np.float32)
-    cotangent = np_rng.normal(size=(4, 2 * T)).astype(np.float32)
-    mask = np.pad(MASK, ((0, 0), (0, T)))
-    # Row by row, since one NaN could hide the others; row 0 has no real position.
-    garbage = np.array([[np.nan], [np.inf], [-np.inf], [1e30]], np.float32)
-    padded = np.where(mask, np.pad(scores, ((0, 0), (0, T))), garbage)
-
-    want, short = both(softmax, scores, MASK, cotangent[:, :T])
-    got, long = both(softmax, padded, mask, cotangent)
-    np.testing.assert_allclose(got[:, :T], want, **F32)
-    np.testing.assert_array_equal(got[~mask], 0.0)
-    np.testing.assert_allclose(long[:, :T], short, **F32)
-    np.testing.assert_array_equal(long[~mask], 0.0)
 
 
 @SOFTMAXES
@@ -293,17 +267,6 @@ def test_all_gates_closed_is_zero_with_zero_gradient(offset):
 def test_a_single_position_takes_all_the_weight_through_any_open_gate(gate):
     arguments = np.array([[5.0]], np.float32), np.array([[gate]], np.float32)
     np.testing.assert_allclose(solved(gated_softmax, arguments)[0], [[1.0]], **F32)
-
-
-def test_nan_in_masked_scores_and_gates_has_no_effect(np_rng):
-    scores, cotangent = np_rng.normal(size=(2, 4, T)).astype(np.float32)
-    gates = GATES.astype(np.float32)
-    clean = solved(gated_softmax, (scores, gates), MASK, cotangent)
-    nans = [np.where(MASK, x, np.float32(np.nan)) for x in (scores, gates)]
-    dirty = solved(gated_softmax, tuple(nans), MASK, cotangent)
-    for a, b in zip(clean, dirty, strict=True):
-        np.testing.assert_array_equal(a, b)
-        np.testing.assert_array_equal(b[~MASK], 0.0)
 
 
 @pytest.mark.parametrize("score", [-20.0, 0.0, 5.0, 50.0])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gatedjax import functional as F
-from gatedjax.functional._checks import check_positive
-from gatedjax.functional._tracing import is_known, is_traced
+from gatedjax._utils.tracing import is_traced
+from gatedjax.functional._checks import check_positive, is_known
 from tests.conftest import ROOT
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from gatedjax import functional as F
 from gatedjax import gates
 from tests.functional._calls import ROWS, STEPS, Call
+from tests.gates import _cases
 
 NOT_CALLED = {
     "ByValues": "a protocol",
@@ -25,28 +26,7 @@ ON_HOST = ("gate_modes", "measure", "report", "toys")
 """Functions that return numbers of the host, so that no program can hold them."""
 
 
-def critic(z: Any) -> Any:
-    """A control variate that is finite wherever a logit is not."""
-    return 0.8 * jnp.sum(jax.nn.sigmoid(z)) ** 2
-
-
-ESTIMATORS = {
-    "ARM": gates.ARM(),
-    "DisARM": gates.DisARM(),
-    "Enumerate": gates.Enumerate(),
-    "HardConcrete": gates.HardConcrete(),
-    "HardKuma": gates.HardKuma(),
-    "LeaveOneOut": gates.LeaveOneOut(3),
-    "LocalExpectation": gates.LocalExpectation(),
-    "MeanField": gates.MeanField(),
-    "Rebar": gates.Rebar(0.7, 0.9),
-    "ReinMax": gates.ReinMax(),
-    "Reinforce": gates.Reinforce(0.4),
-    "Relax": gates.Relax(critic),
-    "STGumbel": gates.STGumbel(),
-    "SoftGumbel": gates.SoftGumbel(),
-    "StraightThrough": gates.StraightThrough(),
-}
+ESTIMATORS = {_cases.name(estimator): estimator for estimator in _cases.ESTIMATORS}
 
 
 def smooth(g: Any, weights: Any) -> Any:

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from gatedjax import gates
-from gatedjax.gates._objective import Objective
 from tests.gates import _oracles
 
 WEIGHTS = np.array([1.0, -2.0, 0.5, 1.5])
@@ -57,7 +56,7 @@ def smooth(g, weights):
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _at_noise(loss, estimator, logits, noise, args):
     def one(a, rows):
-        return estimator.surrogate(Objective(loss, args, a.dtype), a, rows)
+        return estimator.surrogate(gates.Objective(loss, args, a.dtype), a, rows)
 
     return jax.vmap(jax.value_and_grad(one), in_axes=(None, 0))(logits, noise)
 

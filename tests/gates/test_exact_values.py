@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from gatedjax import gates
-from gatedjax.gates._objective import Objective
 from tests.gates import _oracles
 from tests.gates._cases import at_noise, name
 from tests.tolerances import F64
@@ -113,7 +112,7 @@ def test_the_toy_of_liu_et_al_has_the_gradient_and_variances_of_their_notebook()
         def one(row, c):
             def run(phi):
                 logits = jnp.full(3, phi)
-                objective = Objective(loss, (target,), logits.dtype)
+                objective = gates.Objective(loss, (target,), logits.dtype)
                 return gates.Reinforce(c).surrogate(objective, logits, row[None])
 
             return jax.grad(run)(0.0)

@@ -15,8 +15,8 @@ from gatedjax._utils.json import to_json_values
 from gatedjax.gates import _toys
 from gatedjax.models import GANet, GANetConfig
 from gatedjax.text import gate_modes
-from gatedjax.text._model import TrainedModel
-from gatedjax.text._networks import TEXT
+from gatedjax.text.models._entries import TEXT
+from gatedjax.text.models._network import TrainedModel
 from tests._grouped import grouped
 from tests.text._own import TEXTS, write_csv
 from tests.text._runs import drawn, saved
@@ -185,9 +185,9 @@ def test_ones_own_model_is_measured_on_a_file(here, tmp_path, capsys):
     [
         ([], "exactly one of MODEL, --workdir and --toy must"),
         (["model", "--toy"], "exactly one of"),
-        (["--toy", "--file", "test.csv"], "--toy or --file must be left out, got both"),
-        (["--workdir", "run", "--file", "test.csv"], "--workdir or --file must be left out"),
-        (["run", "--file", "test.csv"], "model of gatedjax train, got the run run: leave"),
+        (["--toy", "--file", "test.csv"], "--file must be left out for --toy, got test.csv"),
+        (["--workdir", "run", "--file", "test.csv"], "--file must be left out for the run run"),
+        (["run", "--file", "test.csv"], "--file must be left out for the run run, got test.csv"),
         (["--toy", "--draws", "1"], "--draws must be at least 2, got 1"),
         (["--workdir", "run", "--texts", "0"], "--texts must be at least 1, got 0"),
         (["--workdir", "run", "--samples", "1"], "--samples must be at least 2, got 1"),
@@ -200,7 +200,7 @@ def test_ones_own_model_is_measured_on_a_file(here, tmp_path, capsys):
         (["--workdir", "empty"], "empty must be the folder of a model"),
         (["--workdir", "model", "--preset", "trec"], "must be the work folder of a run, got model"),
         (["model"], "--file must be given for model"),
-        (["model", "--preset", "trec", "--file", "test.csv"], "--preset must be left out except"),
+        (["model", "--preset", "trec", "--file", "test.csv"], "--preset must be left out for"),
         (["model", "--file", "none.csv"], "none.csv: there is no such file"),
         (["model", "--file", "long.csv"], "words, got 1 longer texts, the shortest of 30 words"),
         (["model", "--file", "other.csv"], "class of the model ('bad', 'good'), got 'so so'"),

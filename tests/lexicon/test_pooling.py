@@ -32,7 +32,7 @@ def draw_pooling(num_classes, width=6, seed=0):
         rng.normal(size=columns).astype(np.float32),
         rng.dirichlet(np.ones(num_classes)),
         0.5,
-        1.7,
+        (2.0, 1.9, 1.8, 1.7),
     )
 
 
@@ -54,7 +54,8 @@ def read_slowly(pooling, vectors):
                 )
     if pooling.num_classes == 2:
         scores = [-scores[0] / 2, scores[0] / 2]
-    return opened, softmax(np.array(scores) / pooling.temperature)
+    heat = pooling.temperatures[sum(len(opened) > most for most in (1, 2, 5))]
+    return opened, softmax(np.array(scores) / heat)
 
 
 @pytest.mark.parametrize("num_classes", [2, 3])
@@ -66,12 +67,12 @@ def test_the_prediction_is_that_of_the_equations(num_classes, dtype):
     readings = pooling.read(texts)
     for row, vectors in enumerate(texts):
         opened, probabilities = read_slowly(pooling, vectors)
-        assert np.flatnonzero(readings.is_open[row]).tolist() == opened
+        assert np.flatnonzero(readings.is_read[row]).tolist() == opened
         np.testing.assert_allclose(readings.probabilities[row], probabilities, rtol=1e-12)
-        shares = pooling.share(vectors)
-        logits = shares.bias + shares.words.sum(0)
+        parts = pooling.parts(vectors)
+        logits = parts.bias + parts.words.sum(0)
         np.testing.assert_allclose(softmax(logits), probabilities, rtol=1e-12)
-        assert not shares.words[~readings.is_open[row]].any()
+        assert not parts.words[~readings.is_read[row]].any()
     assert readings.is_prior.tolist() == [False, False, False, True, False]
     np.testing.assert_array_equal(readings.probabilities[3], pooling.prior)
 
@@ -82,12 +83,12 @@ def test_the_open_vectors_alone_have_the_same_bits_in_each_batch(width):
     pooling = draw_pooling(3, width)
     texts = [rng.normal(size=(n, width)).astype(np.float32) for n in range(1, 60)]
     readings = pooling.read(texts)
-    rest = [vectors[gates] for vectors, gates in zip(texts, readings.is_open, strict=True)]
+    rest = [vectors[gates] for vectors, gates in zip(texts, readings.is_read, strict=True)]
     np.testing.assert_array_equal(pooling.read(rest).probabilities, readings.probabilities)
     single = [pooling.read([vectors]).probabilities[0] for vectors in rest]
     np.testing.assert_array_equal(single, readings.probabilities)
     # Another value in a closed token changes no bit, as long as its gate stays closed.
-    for vectors, gates in zip(texts, readings.is_open, strict=True):
+    for vectors, gates in zip(texts, readings.is_read, strict=True):
         vectors[~gates] -= pooling.gate
     np.testing.assert_array_equal(pooling.read(texts).probabilities, readings.probabilities)
 
@@ -96,7 +97,7 @@ def test_a_text_without_an_open_token_opens_the_likeliest():
     pooling = draw_pooling(2)
     vectors = -np.outer([3.0, 1.0, 2.0], pooling.gate)
     readings = pooling.read([vectors])
-    assert readings.is_open[0].tolist() == [False, True, False]
+    assert readings.is_read[0].tolist() == [False, True, False]
     assert readings.notes == [MADE_OPEN]
 
 
@@ -106,12 +107,12 @@ def test_the_fit_finds_the_tokens_with_the_class_at_the_density():
     for pooling in fit_pooling(texts, labels, 2, [1.0, 0.5, len(texts) / total]):
         readings = pooling.read(texts)
         assert (readings.probabilities.argmax(1) == labels).all()
-        share = np.mean(np.concatenate(readings.is_open))
-        assert share == pytest.approx(pooling.density, abs=0.03)
-    # At the last density the open token of almost all texts is the token with the class.
+        part = np.mean(np.concatenate(readings.is_read))
+        assert part == pytest.approx(pooling.share, abs=0.03)
+    # At the last share the open token of almost all texts is the token with the class.
     right = [
         vectors[gates][:, 1].min() == 3
-        for vectors, gates in zip(texts, readings.is_open, strict=True)
+        for vectors, gates in zip(texts, readings.is_read, strict=True)
     ]
     assert np.mean(right) > 0.9
     _, again = fit_pooling(texts, labels, 2, [1.0, 0.5])
@@ -122,15 +123,15 @@ def test_gains_are_the_change_of_the_loss_without_the_token():
     rng = np.random.default_rng(0)
     scores, bias = rng.normal(size=(9, 3)), rng.normal(size=3)
     rows, labels = np.array([0, 0, 0, 1, 2, 2, 2, 2, 3]), np.array([1, 0, 2, 1])
-    is_open = np.array([1, 1, 0, 1, 1, 0, 1, 1, 0], bool)
-    gains = _compute_gains(scores, rows, is_open, labels, bias)
+    is_read = np.array([1, 1, 0, 1, 1, 0, 1, 1, 0], bool)
+    gains = _compute_gains(scores, rows, is_read, labels, bias)
 
     def loss(members, label):
         mean = np.mean(scores[members], 0) if members else np.zeros(3)
         return -np.log(softmax(mean + bias)[label])
 
     for place, row in enumerate(rows):
-        opened = [i for i in range(9) if rows[i] == row and is_open[i] and i != place]
+        opened = [i for i in range(9) if rows[i] == row and is_read[i] and i != place]
         expected = loss(opened, labels[row]) - loss([*opened, place], labels[row])
         assert gains[place] == pytest.approx(expected * (len(opened) + 1))
 
@@ -149,21 +150,21 @@ def test_equal_vectors_are_open_together_and_nothing_divides_by_zero():
     for pooling in fit_pooling(texts, labels, 2, [1.0, 0.3]):
         readings = pooling.read(texts)
         assert np.isfinite(readings.probabilities).all()
-        assert len(set(np.concatenate(readings.is_open).tolist())) == 1
+        assert len(set(np.concatenate(readings.is_read).tolist())) == 1
 
 
 @pytest.mark.parametrize(
-    ("logits", "density", "share"),
+    ("logits", "share", "part"),
     [
         ([0.0, 1.0, 2.0, 3.0], 0.25, 0.25),
         ([1.0, 1.0, 1.0], 0.3, 1.0),
         ([0.0, 5.0, 5.0], 0.4, 2 / 3),
     ],
 )
-def test_the_cut_lies_between_two_logits(logits, density, share):
+def test_the_cut_lies_between_two_logits(logits, share, part):
     logits = np.array(logits)
-    cut = find_cut(logits, density)
-    assert np.mean(logits > cut) == share
+    cut = find_cut(logits, share)
+    assert np.mean(logits > cut) == part
     assert not (logits == cut).any()
 
 

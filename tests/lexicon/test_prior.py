@@ -31,10 +31,10 @@ QUERIES = [
 ]
 
 
-def fit(kind, density, weights):
+def fit(kind, share, weights):
     head, targets = HEADS[kind]
-    (lexicon,) = fit_lexicon(TRAINING, targets, 0, [density], sample_weight=weights, head=head)
-    return dataclasses.replace(lexicon, temperature=1.7)
+    (lexicon,) = fit_lexicon(TRAINING, targets, 0, [share], sample_weight=weights, head=head)
+    return dataclasses.replace(lexicon, temperatures=(1.9, 1.8, 1.75, 1.7))
 
 
 def naive_prior(kind, weights):
@@ -60,15 +60,16 @@ def naive_output(lexicon, words):
     for column, value in values.items():
         scores = scores + value / length * lexicon.weights[column].astype(float)
     bias = lexicon.bias.astype(float)
-    logits = lexicon.head.add_bias(scores[None], bias) / lexicon.temperature
-    return logits[0], lexicon.head.compute_probabilities(logits, bias / lexicon.temperature)[0]
+    heat = lexicon.temperatures[sum(len(words) > most for most in (1, 2, 5))]
+    logits = lexicon.head.add_bias(scores[None], bias) / heat
+    return logits[0], lexicon.head.compute_probabilities(logits, bias / heat)[0]
 
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["equal", "weighted"])
-@pytest.mark.parametrize("density", [1.0, 0.3])
+@pytest.mark.parametrize("share", [1.0, 0.3])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_text_without_a_known_word_that_is_read_gets_the_prior(kind, density, weights):
-    lexicon, prior = fit(kind, density, weights), naive_prior(kind, weights)
+def test_a_text_without_a_known_word_that_is_read_gets_the_prior(kind, share, weights):
+    lexicon, prior = fit(kind, share, weights), naive_prior(kind, weights)
     training_words = {word for text in TRAINING for word in text}
     reading = lexicon.read(QUERIES)
     reasons = set()
@@ -78,7 +79,7 @@ def test_a_text_without_a_known_word_that_is_read_gets_the_prior(kind, density, 
         is_read = any(gate and known for gate, known in zip(gates, is_known, strict=True))
         assert reading.is_known[row].tolist() == is_known
         assert reading.is_prior[row] == (not is_read)
-        assert reading.is_open[row].tolist() == (gates if is_read else [False] * len(words))
+        assert reading.is_read[row].tolist() == (gates if is_read else [False] * len(words))
         if is_read:
             logits, probabilities = naive_output(lexicon, list(itertools.compress(words, gates)))
             np.testing.assert_allclose(reading.logits[row], logits, atol=1e-9)
@@ -90,7 +91,7 @@ def test_a_text_without_a_known_word_that_is_read_gets_the_prior(kind, density, 
         expected = reading.logits[row] if kind == "real" else reading.probabilities[row]
         np.testing.assert_allclose(expected, prior, rtol=1e-14)
         np.testing.assert_array_equal(expected, lexicon.prior)
-    assert reasons == ({NOTHING_KNOWN} if density == 1 else {NOTHING_KNOWN, NOTHING_READ})
+    assert reasons == ({NOTHING_KNOWN} if share == 1 else {NOTHING_KNOWN, NOTHING_READ})
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -98,29 +99,31 @@ def test_the_words_that_are_read_alone_have_the_same_bits_and_shares_sum_to_the_
     lexicon = fit(kind, 0.3, WEIGHTS)
     reading = lexicon.read(QUERIES)
     remaining = [
-        list(itertools.compress(words, is_open))
-        for words, is_open in zip(QUERIES, reading.is_open, strict=True)
+        list(itertools.compress(words, is_read))
+        for words, is_read in zip(QUERIES, reading.is_read, strict=True)
     ]
     again = lexicon.read(remaining)
     np.testing.assert_array_equal(reading.probabilities, again.probabilities)
     np.testing.assert_array_equal(reading.logits, again.logits)
     for row, words in enumerate(QUERIES):
-        shares = lexicon.share(words)
-        total = shares.bias + shares.words.sum(0) + shares.pairs.sum(0)
+        parts = lexicon.parts(words)
+        total = parts.bias + parts.words.sum(0) + parts.pairs.sum(0)
         np.testing.assert_allclose(total, reading.logits[row], atol=1e-9)
         assert np.isfinite(total).all()
-        assert not shares.words[~reading.is_open[row]].any()
+        assert not parts.words[~reading.is_read[row]].any()
         if reading.is_prior[row]:
-            np.testing.assert_array_equal(shares.bias, reading.logits[row])
-            assert not shares.words.any()
-            assert not len(shares.pairs)
+            np.testing.assert_array_equal(parts.bias, reading.logits[row])
+            assert not parts.words.any()
+            assert not len(parts.pairs)
 
 
 def test_the_prior_has_no_temperature_and_its_logits_give_its_probabilities():
     for kind in ("classes", "labels"):
         lexicon = fit(kind, 0.3, WEIGHTS)
         for temperature in (0.5, 1.0, 8.0):
-            reading = dataclasses.replace(lexicon, temperature=temperature).read([[], ["xqx"]])
+            reading = dataclasses.replace(lexicon, temperatures=(temperature,) * 4).read(
+                [[], ["xqx"]]
+            )
             np.testing.assert_array_equal(reading.probabilities, [lexicon.prior] * 2)
             computed = lexicon.head.compute_probabilities(reading.logits, lexicon.bias)
             np.testing.assert_allclose(computed, reading.probabilities, rtol=1e-12)

@@ -9,10 +9,17 @@ import jax
 import numpy as np
 
 from gatedjax import models
+from gatedjax.training import objective
 from tests._grouped import grouped, option, option_names
 
 ROWS, STEPS, VOCABULARY = 4, 5, 12
 LENGTHS = np.array([5, 3, 0, 4], np.int32)
+
+
+def total_loss(task: Any, params: Any, batch: Any, rngs: Any, *carry: Any) -> Any:
+    """(the loss summed over a batch, which is differentiated, and what the task returned)."""
+    found = task.loss(params, batch, rngs, *carry)
+    return objective(found[0] if carry else found).total, found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,9 +47,9 @@ class Loss:
     @functools.cached_property
     def carry(self) -> Any:
         """The state before the first window, or None."""
-        if not hasattr(self.task, "init_carry"):
+        if not hasattr(self.task, "init_carried"):
             return None
-        return jax.tree.map(np.asarray, self.task.init_carry(self.batch))
+        return jax.tree.map(np.asarray, self.task.init_carried(None, self.batch))
 
 
 def rates_of(config: Any) -> dict[str, float]:

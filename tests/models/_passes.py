@@ -1,13 +1,21 @@
 """Passes of a network or a task as compiled programs, and what a test looks at in one."""
 
+import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
+import pytest
+
+from gatedjax import functional as F
+from gatedjax.functional import _random
+from tests.models._losses import total_loss
 
 RNGS = {"dropout": jax.random.key(1), "gate": jax.random.key(2)}
-# every draw of random bits that belongs to examples; the keys are this argument of it
+# every draw of random bits that belongs to examples; the keys are this argument of it, and of its
+# core, which modules and networks call
 DRAWS = {
     "example_dropout": 2,
     "feature_bytes": 0,
@@ -15,6 +23,23 @@ DRAWS = {
     "pair_uniform": 0,
     "example_noise": 0,
 }
+CORES = {"example_dropout": _random.drop, "example_noise": _random.noise_of}
+
+
+@functools.cache
+def _users(core: Callable[..., Any]) -> list[Any]:
+    modules = [module for name, module in sys.modules.items() if name.startswith("gatedjax.")]
+    return [module for module in modules if vars(module).get(core.__name__) is core]
+
+
+def watch(patch: pytest.MonkeyPatch, name: str, watched: Callable[..., Any]) -> None:
+    """Replaces a draw by watched(draw), its core wherever a module has it."""
+    core = CORES.get(name)
+    if core is None:
+        patch.setattr(F, name, watched(getattr(F, name)))
+        return
+    for module in _users(core):
+        patch.setattr(module, core.__name__, watched(getattr(module, core.__name__)))
 
 
 def in_numpy(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
@@ -30,7 +55,9 @@ apply = in_numpy(lambda model, params, batch: model.apply({"params": params}, ba
 evaluate = in_numpy(lambda task, params, batch: task.evaluate(params, batch))
 # ((loss, metrics), gradient)
 loss = in_numpy(
-    lambda task, params, batch: jax.value_and_grad(task.loss, has_aux=True)(params, batch, RNGS)
+    lambda task, params, batch: jax.value_and_grad(
+        functools.partial(total_loss, task), has_aux=True
+    )(params, batch, RNGS)
 )
 
 

@@ -11,6 +11,7 @@ from gatedjax.data import load
 from gatedjax.models import AGT, AGTConfig, AGTTask
 from tests._drawn import drawn
 from tests.functional.test_agt import gated_rows, highway_rows, select_rows
+from tests.models._losses import total_loss
 from tests.models._passes import in_numpy
 from tests.tolerances import F32
 
@@ -59,7 +60,7 @@ def forward(model, params, batch, *, train=False):
 @in_numpy
 def loss_and_gradient(task, params, batch):
     keys = {"dropout": jax.random.key(3)}
-    return jax.value_and_grad(lambda p: task.loss(p, batch, keys), has_aux=True)(params)
+    return jax.value_and_grad(lambda p: total_loss(task, p, batch, keys), has_aux=True)(params)
 
 
 def count_without_words(task, batch) -> int:
@@ -249,7 +250,7 @@ def test_frozen_word_vectors_have_no_gradient_and_start_from_the_table(np_rng):
     @jax.jit
     def start(key):
         params = task.init(key, batch)
-        return params, jax.grad(lambda p: task.loss(p, batch, keys)[0])(params)
+        return params, jax.grad(lambda p: total_loss(task, p, batch, keys)[0])(params)
 
     params, gradient = start(jax.random.key(0))
     np.testing.assert_array_equal(params["embed"]["embedding"], table)
@@ -307,7 +308,7 @@ def test_32_polarity_sentences_are_learnt_by_heart(variant):
 
         def step(carry, number):
             params, state = carry
-            value, grad = jax.value_and_grad(lambda p: task.loss(p, batch, {})[0])(params)
+            value, grad = jax.value_and_grad(lambda p: total_loss(task, p, batch, {})[0])(params)
             updates, state = tx.update(grad, state)
             return (optax.apply_updates(params, updates), state), value
 

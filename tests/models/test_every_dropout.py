@@ -1,6 +1,7 @@
 """Dropout of every network: each rate acts at its sites, and no two sites share their bits."""
 
 import contextlib
+import functools
 import inspect
 from collections import Counter
 from typing import Any, NamedTuple
@@ -10,13 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gatedjax import functional as F
 from gatedjax import models
 from tests._drawn import drawn
 from tests._grouped import grouped, option
 from tests._slow import slow_but
-from tests.models._losses import rates_of
-from tests.models._passes import DRAWS, RNGS
+from tests.models._losses import rates_of, total_loss
+from tests.models._passes import DRAWS, RNGS, watch
 
 
 class Case(NamedTuple):
@@ -41,12 +41,12 @@ class Pass:
         """Watches the functions of the library through which all dropout goes."""
         with pytest.MonkeyPatch.context() as patch:
             for name, place in DRAWS.items():
-                patch.setattr(F, name, self._drawing(getattr(F, name), place))
+                watch(patch, name, functools.partial(self._drawing, place))
             for name in ("example_dropout", "byte_dropout"):
-                patch.setattr(F, name, self._site(getattr(F, name)))
+                watch(patch, name, self._site)
             yield
 
-    def _drawing(self, draw, place):
+    def _drawing(self, place, draw):
         def drawn(*args, **options):
             self.keys.append(jax.random.key_data(args[place]))
             return draw(*args, **options)
@@ -237,8 +237,8 @@ def shapes_of(case: Case) -> Any:
 
 def carry_of(case: Case) -> tuple:
     """What a task that carries a state takes beside the batch."""
-    init = getattr(case.task, "init_carry", None)
-    return () if init is None else (init(case.batch),)
+    init = getattr(case.task, "init_carried", None)
+    return () if init is None else (init(None, case.batch),)
 
 
 def sites_of(case: Case, seen: Pass) -> Counter:
@@ -275,7 +275,7 @@ def test_every_rate_acts_at_each_of_its_sites_and_no_two_share_their_bits(name):
         nonlocal seen
         seen = Pass(factors)
         with seen.watched():
-            total, _ = case.task.loss(params, case.batch, RNGS, *carry)
+            total, _ = total_loss(case.task, params, case.batch, RNGS, *carry)
         return total, (seen.keys, seen.bytes)
 
     # one site at a time is made larger, the last time none

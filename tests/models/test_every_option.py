@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests._grouped import option_names, option_paths
-from tests.models._losses import rates_of
+from tests.models._losses import rates_of, total_loss
 from tests.models.test_every_dropout import MAKERS, RNGS, carry_of
 
 # a minute of tracing
@@ -135,7 +135,7 @@ def programs(name: str, options: dict[str, Any]):
     task, carry = case.task, carry_of(case)
     init, shapes = traced(task.init, RNGS["gate"], batch)
     yield init + str(getattr(task, "frozen", ""))
-    cost = lambda params: task.loss(params, batch, RNGS, *carry)[0]  # noqa: E731
+    cost = lambda params: total_loss(task, params, batch, RNGS, *carry)[0]  # noqa: E731
     for part in (lambda params: task.evaluate(params, batch, *carry), cost, jax.grad(cost)):
         yield traced(part, shapes)[0]
 

@@ -13,7 +13,7 @@ import pytest
 from gatedjax import models
 from tests._modes import MODES, assert_same, run
 from tests._slow import slow_but
-from tests.models._losses import losses, with_dropout
+from tests.models._losses import losses, total_loss, with_dropout
 from tests.tolerances import F32
 
 # every rate of dropout acts: its bits belong to the examples too
@@ -32,7 +32,7 @@ def loss_and_gradient(case, shared, rows, total):
     rngs = {name: jax.random.wrap_key_data(data) for name, data in streams.items()}
 
     def loss(params):
-        value, found = case.task.loss(params, batch, rngs, *carry)
+        value, found = total_loss(case.task, params, batch, rngs, *carry)
         return value, found if carry else (found, ())
 
     (value, (metrics, carry)), gradient = jax.value_and_grad(loss, has_aux=True)(params)

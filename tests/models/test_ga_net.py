@@ -11,6 +11,7 @@ from gatedjax.models import GANet, GANetConfig, GANetTask
 from gatedjax.models.ga_net import GATE_MODES
 from tests._grouped import grouped
 from tests._slow import slow_but
+from tests.models._losses import total_loss
 from tests.models._passes import Recording, in_numpy
 from tests.tolerances import F32
 
@@ -53,7 +54,7 @@ def train(task, params, batch, keys, penalty=None):
 
     def loss(p):
         recording = Recording(task.model)
-        total, metrics = dataclasses.replace(task, model=recording).loss(p, batch, keys)
+        total, metrics = total_loss(dataclasses.replace(task, model=recording), p, batch, keys)
         return total, (metrics, recording.output)
 
     (total, (metrics, output)), grads = jax.value_and_grad(loss, has_aux=True)(params)
@@ -375,22 +376,6 @@ def test_frozen_embeddings_get_no_gradient_and_padding_never_moves(np_rng):
         assert (np.abs(table).max() == 0) == freeze
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("temperature", 0.0),
-        ("temperature", float("nan")),
-        ("penalty", -1.0),
-        ("hidden", 0),
-        ("pool_dropout", 1.0),
-        ("local_half_width", -2.0),
-    ],
-)
-def test_impossible_settings_are_refused_by_name(field, value):
-    with pytest.raises(ValueError, match=field):
-        grouped(GANetConfig, **{field: value})
-
-
 def test_batch_of_the_wrong_rank_is_refused(np_rng):
     task = make_task()
     batch = make_batch(np_rng)
@@ -409,3 +394,15 @@ def test_nan_in_a_word_vector_shows_in_the_loss_of_its_example_only(np_rng):
     output = train(task, params, batch, rngs())[2]
     assert np.isnan(output.logits[0]).all()
     assert np.isfinite(output.logits[1:]).all()
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_given_gates_are_checked_at_the_door(soft, np_rng):
+    task, batch = make_task(), make_batch(np_rng)
+    params, shape = draw(task), batch["tokens"].shape
+    for gates, message in (
+        (-np.ones((1, *shape), np.float32), r"gates must not be negative, got -1\.0"),
+        (np.ones((1, shape[0], shape[1] + 1), np.float32), r"gates must have shape .* got .*9\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            task.model.apply({"params": params}, batch, gates, soft=soft, method="with_gates")

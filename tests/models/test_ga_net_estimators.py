@@ -12,9 +12,9 @@ import pytest
 from gatedjax import gates
 from gatedjax.gates._expectation import draw_noise_rows
 from gatedjax.gates._named import EstimatorName, create_estimator
-from gatedjax.models import GANet, GANetConfig, GANetTask
+from gatedjax.models import GANet, GANetTask
 from gatedjax.training import TrainConfig, fit_lanes
-from tests._grouped import grouped
+from tests.models._losses import total_loss
 from tests.models.test_ga_net_density import batch, drawn, make
 from tests.tolerances import F32
 
@@ -23,7 +23,9 @@ PLAIN = {"embedding_dropout": 0.0, "pool_dropout": 0.0, "penalty": 0.0}
 
 
 def program(task, params):
-    return str(jax.make_jaxpr(jax.value_and_grad(lambda p: task.loss(p, batch(), RNGS)[0]))(params))
+    return str(
+        jax.make_jaxpr(jax.value_and_grad(lambda p: total_loss(task, p, batch(), RNGS)[0]))(params)
+    )
 
 
 def test_the_default_is_the_soft_relaxation():
@@ -62,7 +64,7 @@ def gradients(name, on="attention", keys=1, **more):
     task, params = GANetTask(model), drawn(model)
 
     def one(key):
-        cost = lambda p: task.loss(p, batch(), RNGS | {"gate": key})[0]  # noqa: E731
+        cost = lambda p: total_loss(task, p, batch(), RNGS | {"gate": key})[0]  # noqa: E731
         value, slope = jax.value_and_grad(cost)(params)
         return value, slope["auxiliary"]["gate"]["bias"][0], slope["classifier"]["bias"]
 
@@ -120,7 +122,7 @@ def test_unbiased_estimators_train_by_the_exact_gradient_in_the_mean(name, on):
 def test_an_estimate_does_not_depend_on_padding_or_on_other_rows():
     model = make(estimator="disarm")
     task, params = GANetTask(model), drawn(model)
-    each = jax.jit(lambda p, b: jax.value_and_grad(lambda q: task.loss(q, b, RNGS)[0])(p))
+    each = jax.jit(lambda p, b: jax.value_and_grad(lambda q: total_loss(task, q, b, RNGS)[0])(p))
     rows = batch()
     wider = rows | {"tokens": np.pad(rows["tokens"], ((0, 0), (0, 2)))}
     whole, padded = each(params, rows), each(params, wider)
@@ -140,7 +142,7 @@ def test_metrics_are_of_the_first_draw_that_the_loss_has(name):
     def run(params):
         encoded, keys = start({"params": params}, batch(), rngs=RNGS)
         noise = jax.vmap(lambda key: draw_noise_rows(key, 2, 7)[0])(keys)
-        return encoded.gate_logits + noise > 0, task.loss(params, batch(), RNGS)[1]["density"]
+        return encoded.gate_logits + noise > 0, task.loss(params, batch(), RNGS)["density"]
 
     opened, density = run(params)
     rows = batch()
@@ -155,7 +157,9 @@ def test_the_penalty_of_an_estimate_by_values_is_its_expectation():
         GANetTask(make(estimator="reinforce", **PLAIN | {"penalty": x})) for x in (0.0, strength)
     ]
     params = drawn(tasks[0].model)
-    totals = [float(jax.jit(lambda p, t=t: t.loss(p, batch(), RNGS)[0])(params)) for t in tasks]
+    totals = [
+        float(jax.jit(lambda p, t=t: total_loss(t, p, batch(), RNGS)[0])(params)) for t in tasks
+    ]
     encode = jax.jit(functools.partial(tasks[0].model.apply, method=GANet.encode))
     logits = encode({"params": params}, batch()).gate_logits
     p = 1 / (1 + np.exp(-np.asarray(logits, np.float64)))
@@ -174,7 +178,7 @@ def test_the_temperature_falls_with_the_steps():
         at = moving(params, np.full(3, step, np.int32))
         np.testing.assert_allclose(at, fixed(params, tau), rtol=2e-6)
     with pytest.raises(ValueError, match="batch must have step"):
-        jax.eval_shape(lambda p: task.loss(p, batch(), RNGS), params)
+        jax.eval_shape(lambda p: total_loss(task, p, batch(), RNGS), params)
     # in evaluation the relaxed gates have the last one
     last = GANetTask(make(temperature=0.5))
     modes = [
@@ -188,30 +192,14 @@ def test_the_temperature_falls_with_the_steps():
     assert modes[0] == modes[1]
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"estimator": "disarms"}, "estimator must be"),
-        ({"estimator": "disarm", "system": "soft"}, "estimator must be None for system='soft'"),
-        ({"estimator": "rebar", "gates_on": "input"}, "for estimator='rebar'"),
-        ({"estimator_draws": 1}, "estimator_draws must be at least 2"),
-        ({"final_temperature": 0.0}, "final_temperature must be positive"),
-        ({"temperature_steps": 0}, "temperature_steps must be at least 1"),
-    ],
-)
-def test_options_that_cannot_be(options, words):
-    with pytest.raises(ValueError, match=words):
-        grouped(GANetConfig, **options)
-
-
 def test_a_temperature_that_is_swept_reaches_the_estimator():
     task = GANetTask(make(estimator="rebar", **PLAIN))
     params = drawn(task.model)
 
     def slope(tau):
-        return jax.grad(lambda p: task.with_value("temperature", tau).loss(p, batch(), RNGS)[0])(
-            params
-        )["auxiliary"]["gate"]["bias"]
+        return jax.grad(
+            lambda p: total_loss(task.with_value("temperature", tau), p, batch(), RNGS)[0]
+        )(params)["auxiliary"]["gate"]["bias"]
 
     found = jax.jit(jax.vmap(slope))(jnp.array([0.2, 1.0]))
     assert abs(found[0, 0] - found[1, 0]) > 1e-4
@@ -226,7 +214,7 @@ def test_a_temperature_that_is_swept_is_where_its_schedule_starts(estimator):
     def found(task, step):
         numbered = batch() | {"step": jnp.full(3, step)}
         evaluated, _ = task.evaluate(params, numbered)
-        return task.loss(params, numbered, RNGS)[0], evaluated["loss_relaxed"].total
+        return total_loss(task, params, numbered, RNGS)[0], evaluated["loss_relaxed"].total
 
     swept = jax.jit(lambda tau, step: found(task.with_value("temperature", tau), step))
     alone = jax.jit(lambda step: found(wanted, step))
@@ -278,7 +266,9 @@ def test_an_estimator_of_ones_own_trains():
 
     @functools.partial(jax.jit, static_argnums=0)
     def slopes(task, params):
-        return jax.value_and_grad(lambda p: task.loss(p, batch(), RNGS), has_aux=True)(params)
+        return jax.value_and_grad(lambda p: total_loss(task, p, batch(), RNGS), has_aux=True)(
+            params
+        )
 
     theirs, ours = slopes(task, params), slopes(own, params)
     assert np.any(np.asarray(ours[1]["auxiliary"]["gate"]["bias"]))

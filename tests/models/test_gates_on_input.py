@@ -9,8 +9,6 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax.models import GANet, GANetConfig
-from gatedjax.models._ga_net_parts import keys_of
-from tests._grouped import grouped
 from tests._modes import assert_same, run
 from tests.models._passes import in_numpy
 from tests.models.test_ga_net import (
@@ -196,7 +194,7 @@ def test_straight_through_reads_the_open_words_alone_and_has_the_slope_of_soft_g
 def noises(batch):
     """The logistic noise of the gates in a pass with `rngs()`."""
     module = GANet(GANetConfig(), vocab_size=2, num_classes=2)
-    keys = module.apply({}, batch, rngs=rngs(), method=lambda m, b: keys_of(m, b, "gate"))
+    keys = module.apply({}, batch, rngs=rngs(), method=lambda m, b: m.keys_of(b, "gate"))
     return np.asarray(F.example_noise(keys, batch["tokens"].shape[1]), np.float64)
 
 
@@ -253,13 +251,3 @@ def test_two_devices_evaluate_as_one_does(mode, np_rng):
 
     params = draw(task)
     assert_same(run(mode, evaluate, params, batch), run("one", evaluate, params, batch))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"gates_on": "output"}, {"system": "soft"}, {"estimator": "rebar"}],
-    ids=str,
-)
-def test_what_does_not_fit_is_refused(options):
-    with pytest.raises(ValueError, match="gates_on"):
-        grouped(GANetConfig, **({"gates_on": "input"} | options))

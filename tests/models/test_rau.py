@@ -14,6 +14,7 @@ from gatedjax.models import RAUClassifier, RAUConfig, RAUTask
 from tests._drawn import drawn
 from tests._grouped import grouped
 from tests._weights import weights_of
+from tests.models._losses import total_loss
 from tests.models._passes import in_numpy
 from tests.tolerances import F32
 
@@ -145,7 +146,7 @@ def train(task, params, batch, steps, rate):
         def step(carry, number):
             params, state = carry
             keys = {"dropout": jax.random.fold_in(jax.random.key(0), number)}
-            value, grad = jax.value_and_grad(lambda p: task.loss(p, batch, keys)[0])(params)
+            value, grad = jax.value_and_grad(lambda p: total_loss(task, p, batch, keys)[0])(params)
             updates, state = tx.update(grad, state)
             return (optax.apply_updates(params, updates), state), value
 

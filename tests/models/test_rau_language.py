@@ -10,8 +10,8 @@ import pytest
 from gatedjax.functional import RAUWeights
 from gatedjax.models import RAUConfig, RAULanguageModel, RAULanguageTask
 from gatedjax.training import (
+    Carried,
     OptimizerConfig,
-    frozen_parameters,
     init_state,
     make_optimizer,
     make_train_step,
@@ -22,6 +22,7 @@ from tests._drawn import drawn
 from tests._grouped import grouped
 from tests._weights import weights_of
 from tests.functional.rau_oracle import numpy_rau_step, sigmoid
+from tests.models._losses import total_loss
 from tests.models._passes import in_numpy
 from tests.tolerances import F32
 
@@ -57,7 +58,9 @@ def draw(task, batch, rng):
 
 @functools.cache
 def _zeros(task, rows):
-    return jax.tree.map(np.asarray, task.init_carry({"tokens": np.zeros((rows, 1), np.int32)}))
+    return jax.tree.map(
+        np.asarray, task.init_carried(None, {"tokens": np.zeros((rows, 1), np.int32)}).rows
+    )
 
 
 def zeros(task, batch):
@@ -80,7 +83,9 @@ def forward(task, params, batch, carry, *, train=False):
 
 
 evaluate = in_numpy(lambda task, *rest: task.evaluate(*rest))
-gradient = in_numpy(lambda task, *rest: jax.value_and_grad(task.loss, has_aux=True)(*rest))
+gradient = in_numpy(
+    lambda task, *rest: jax.value_and_grad(functools.partial(total_loss, task), has_aux=True)(*rest)
+)
 
 
 def same(got, want, **tolerance):
@@ -134,7 +139,7 @@ def test_costs_are_those_of_a_numpy_loop(cell, np_rng):
             batch["tokens"], batch["targets"], batch["lengths"], strict=True
         )
     ]
-    metrics, predictions, _ = evaluate(task, params, batch, carry)
+    metrics, predictions, _ = evaluate(task, params, batch, Carried(carry))
     np.testing.assert_allclose(predictions["nll"], [row.sum() for row in want], **F32)
     np.testing.assert_array_equal(predictions["tokens"], [5, 3, 0])
     assert metrics["loss"].count == metrics["perplexity"].count == 8
@@ -164,7 +169,7 @@ def test_the_score_is_the_cross_entropy_of_the_logits(np_rng):
 def test_the_loss_is_the_summed_cost_times_the_steps_and_padding_has_no_part(np_rng):
     task, batch = make_task(), make_batch(np_rng)
     params, carry = draw(task, batch, np_rng), zeros(task, batch)
-    (total, (metrics, _)), grads = gradient(task, params, batch, {}, carry)
+    (total, (metrics, _)), grads = gradient(task, params, batch, {}, Carried(carry))
     costs = score(task, params, batch, carry)[0]
     summed = np.sum(np.asarray(costs) * batch["token_weight"])
     np.testing.assert_allclose(total, 5 * summed, **F32)
@@ -176,7 +181,7 @@ def test_the_loss_is_the_summed_cost_times_the_steps_and_padding_has_no_part(np_
         "tokens": np.where(padding, V - 1 - batch["tokens"], batch["tokens"]),
         "targets": np.where(padding, -5, batch["targets"]),
     }
-    (again, _), others = gradient(task, params, other, {}, carry)
+    (again, _), others = gradient(task, params, other, {}, Carried(carry))
     assert again == total
     same(others, grads, rtol=0)
 
@@ -185,10 +190,10 @@ def test_perplexity_over_batches_weighs_every_token_alike(np_rng):
     task = make_task()
     batches = [make_batch(np_rng), make_batch(np_rng, lengths=(1, 0, 1))]
     params = draw(task, batches[0], np_rng)
-    carry = task.init_carry(batches[0])
+    carry = task.init_carried(None, batches[0]).rows
     parts, costs = [], []
     for batch in batches:
-        metrics, _, _ = evaluate(task, params, batch, carry)
+        metrics, _, _ = evaluate(task, params, batch, Carried(carry))
         parts.append(metrics)
         real = batch["token_weight"] > 0
         costs.append(np.asarray(score(task, params, batch, carry)[0])[real])
@@ -322,7 +327,9 @@ def test_only_recurrent_dropout_reaches_the_recurrent_connections(np_rng):
 def test_training_without_dropout_needs_no_random_bits(np_rng):
     task, batch = make_task(), make_batch(np_rng)
     params, carry = draw(task, batch, np_rng), zeros(task, batch)
-    total, _ = jax.eval_shape(task.loss, params, batch, {}, carry)
+    total, _ = jax.eval_shape(
+        functools.partial(total_loss, task), params, batch, {}, Carried(carry)
+    )
     assert total.shape == ()
 
 
@@ -401,10 +408,11 @@ def test_word_vectors_that_are_to_stay_have_no_gradient_and_no_moments(np_rng):
     batch = make_batch(np_rng)
     task = make_task(freeze_embeddings=True)
     params = draw(task, batch, np_rng)
-    _, grads = gradient(task, params, batch, {}, zeros(task, batch))
+    _, grads = gradient(task, params, batch, {}, Carried(zeros(task, batch)))
     assert not np.any(grads["embed"]["embedding"])
     assert np.any(grads["kernel"])
-    tx = make_optimizer(OptimizerConfig(), 1, frozen=frozen_parameters(task))
-    moments = jax.eval_shape(tx.init, params)
+    tx = make_optimizer(OptimizerConfig(), 1)
+    moments = jax.eval_shape(lambda key: init_state(task, tx, key, batch), jax.random.key(0))
+    moments = moments.opt_state
     assert (V, E) not in [leaf.shape for leaf in jax.tree.leaves(moments)]
-    assert frozen_parameters(make_task()) == ()
+    assert make_task().frozen == ()

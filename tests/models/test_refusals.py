@@ -1,6 +1,6 @@
 """Options and batches that a network cannot use are refused by name.
 
-GA-Net's and SSAN's, which depend on groups of options, are beside their tests.
+The limits that fields declare have their test in tests/test_field_checks.py.
 """
 
 import functools
@@ -8,7 +8,21 @@ import functools
 import jax
 import numpy as np
 
-from gatedjax.models import AGTConfig, GAReader, GAReaderConfig, RAUConfig, ga_reader_optimizer
+from gatedjax.models import (
+    AGTConfig,
+    GANetConfig,
+    GAReader,
+    GAReaderConfig,
+    RAUConfig,
+    SelectorConfig,
+    SSANConfig,
+    SSANNLIConfig,
+    SSANProbeConfig,
+    SSANTaggerConfig,
+    SSANTranslatorConfig,
+    WordReorderingConfig,
+    ga_reader_optimizer,
+)
 from gatedjax.models.transformer.search import beam_search
 from tests._drawn import drawn
 from tests._grouped import grouped
@@ -28,6 +42,15 @@ def agt(**options):
 
 def rau(**options):
     return lambda: grouped(RAUConfig, **options)
+
+
+def configured(kind, **options):
+    return lambda: grouped(kind, **options)
+
+
+def both(parts, **options):
+    """Rows for an encoder with selectors and for the network of pairs."""
+    return [(configured(kind, **options), parts) for kind in (SSANConfig, SSANNLIConfig)]
 
 
 def ga_reader(**options):
@@ -65,7 +88,7 @@ def batch(tests, *, task=None, **changes):
 
 
 def carry_of(task, batch):
-    return (task.init_carry(batch),) if hasattr(task, "init_carry") else ()
+    return (task.init_carried(None, batch),) if hasattr(task, "init_carried") else ()
 
 
 def carried(rows=3, **options):
@@ -75,7 +98,8 @@ def carried(rows=3, **options):
         task, rng = test_rau_language.make_task(), np.random.default_rng(0)
         good = test_rau_language.make_batch(rng)
         del good["reset"]
-        carry = test_rau_language.make_task(**options).init_carry({"tokens": ones(rows, 1)})
+        other = test_rau_language.make_task(**options)
+        carry = other.init_carried(None, {"tokens": ones(rows, 1)})
         shapes = jax.eval_shape(task.init, jax.random.key(0), good)
         jax.eval_shape(task.evaluate, shapes, good, carry)
 
@@ -224,6 +248,86 @@ TABLE = {
             ({"document_words": ones(3, 6)}, "document_words|(3, 6)"),
             ({"word_lengths": ones(3, 8)}, "word_lengths|(3, 8)"),
         )
+    ],
+    "GANetConfig": [
+        (configured(GANetConfig, **options), parts)
+        for options, parts in (
+            ({"estimator": "disarms"}, "estimator|'disarm'|'disarms'"),
+            ({"estimator": "disarm", "system": "soft"}, "estimator|None|system='soft'"),
+            ({"estimator": "rebar", "gates_on": "input"}, "gates_on|'attention'|'rebar'"),
+            ({"density": 0.5, "system": "soft"}, "density|None|system='soft'|0.5|no gates"),
+            ({"gates_on": "output"}, "gates_on|'input'|'output'"),
+            ({"gates_on": "input", "system": "soft"}, "gates_on|'attention'|system='soft'"),
+            ({"pool_dropout": 1.0}, "pool_dropout|[0, 1)|1.0"),
+            ({"temperature": NAN}, "temperature|positive|nan"),
+            ({"density": NAN}, "density|(0, 1)|nan"),
+        )
+    ],
+    "selectors": [
+        *both("estimator|'disarm'|'disarms'", estimator="disarms"),
+        *both("estimator|None|a layer|'disarm'", estimator="disarm", select_layers=(0,)),
+        *both("estimator|'rebar'|draws noise anew|'leave_one_out'", estimator="rebar"),
+        *both("estimator|'enumerate'|every subset of the pairs", estimator="enumerate"),
+        *both("estimator|once for every pair", estimator="local_expectation"),
+        *both("density|None|a layer|0.2", density=0.2, select_layers=()),
+        *both("selected_weight|0|density=0.2|0.1", density=0.2, selected_weight=0.1),
+        *both("density|(0, 1)|nan", density=NAN),
+        *(
+            (
+                configured(SSANConfig, estimator=name, select_layers=(1, 2)),
+                f"select_layers|a single layer|'{name}'|(1, 2)|'leave_one_out'",
+            )
+            for name in ("arm", "disarm")
+        ),
+    ],
+    "a selector that is not trained": [
+        (lambda given=given: SelectorConfig(freeze_selector=True, **given), parts)
+        for given, parts in (
+            ({"select_layers": (0,)}, "freeze_selector|False|a layer|True"),
+            ({"estimator": "reinmax"}, "estimator|None|freeze_selector=True|'reinmax'"),
+            ({"density": 0.5}, "density|None|0.5"),
+            ({"selected_weight": 0.1}, "selected_weight|0.0|0.1"),
+            ({"entropy_weight": 0.1}, "entropy_weight|0.0|0.1"),
+            ({"final_temperature": 0.1}, "final_temperature|None|0.1"),
+        )
+    ],
+    "SSANProbeConfig": [
+        (configured(SSANProbeConfig, **options), parts)
+        for options, parts in (
+            ({"select_layers": (7,)}, "select_layers|[1, 6]|(7,)"),
+            ({"select_layers": (0, 1)}, "select_layers|different layers|(0, 1)"),
+            ({"select_layers": (1, 1)}, "select_layers|different layers|(1, 1)"),
+            ({"num_heads": 3}, "num_heads|hidden=128|3"),
+            ({"dropout": 1.0}, "dropout|[0, 1)|1.0"),
+            ({"hidden": 0}, "hidden|at least 1|0"),
+            ({"block": 0}, "block|at least 1|0"),
+            ({"empty": "any"}, "empty|'zero'|'any'"),
+            ({"pool": "last"}, "pool|'first'|'last'"),
+            ({"relative": "near"}, "relative|'local'|'near'"),
+            ({"relative": "local", "num_heads": 1}, "num_heads|1"),
+        )
+    ],
+    "SSANNLIConfig": [
+        (configured(SSANNLIConfig, **options), parts)
+        for options, parts in (
+            ({"select_layers": (2,)}, "select_layers|1|0|(2,)"),
+            ({"num_heads": 7}, "num_heads|hidden=300|7"),
+            ({"num_heads": 2, "t2t": "multi_dim"}, "num_heads|1|t2t='multi_dim'|2"),
+            ({"exclude_self": True}, "exclude_self|False|t2t='dot'|True"),
+            ({"t2t": "additive"}, "t2t|'dot'|'additive'"),
+        )
+    ],
+    "other configurations of SSAN": [
+        (
+            configured(SSANTaggerConfig, hidden=12, embedding_dim=8, num_heads=2),
+            "hidden|embedding_dim=8|12",
+        ),
+        (
+            configured(SSANTaggerConfig, positions="learned"),
+            "positions|'sinusoidal'|'none'|'learned'",
+        ),
+        (configured(SSANTranslatorConfig, select_layers=(7,)), "select_layers|[1, 6]|(7,)"),
+        (configured(WordReorderingConfig, embedding_dim=0), "embedding_dim|at least 1|0"),
     ],
     "a cloze outside of its query": [(cloze(place), f"{place}|4|0") for place in (-1, 4, 9)],
     "beam_search": [

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import itertools
-from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -14,12 +13,12 @@ import pytest
 from gatedjax import functional as F
 from gatedjax import models, nn
 from gatedjax.gates import DisARM, Pathwise, Reinforce, ReinMax
-from gatedjax.gates._named import KINDS, EstimatorName, create_estimator
+from gatedjax.gates._named import KINDS, NOT_OF_PAIRS, create_estimator
 from gatedjax.gates._score import MultiPass
-from gatedjax.nn._selection import NOT_OF_PAIRS
 from tests._drawn import drawn
 from tests._grouped import grouped
 from tests._slow import slow_but
+from tests.models._losses import total_loss
 from tests.models._passes import RNGS, in_numpy
 from tests.models.learning import learn
 from tests.models.test_every_dropout import MAKERS as EVERY
@@ -70,7 +69,7 @@ def parameters(task):
 
 
 def program(task):
-    cost = jax.value_and_grad(lambda p: task.loss(p, batch(), RNGS)[0])
+    cost = jax.value_and_grad(lambda p: total_loss(task, p, batch(), RNGS)[0])
     return str(jax.make_jaxpr(cost)(parameters(task)))
 
 
@@ -194,7 +193,7 @@ def test_unbiased_estimators_train_by_the_exact_gradient_in_the_mean(name, share
     value, gradient = by_patterns(name, shared)
 
     def one(key):
-        cost = lambda p: task.loss(p, batch(), RNGS | {"gate": key})[0]  # noqa: E731
+        cost = lambda p: total_loss(task, p, batch(), RNGS | {"gate": key})[0]  # noqa: E731
         found, slope = jax.value_and_grad(cost)(params)
         return jnp.stack([found, *(along(slope, line) for line in lines)])
 
@@ -216,7 +215,7 @@ def test_the_passes_of_an_estimate_differ_in_the_selections_alone(estimator):
     blind["encoder"]["layer_1"]["attention"]["out"]["kernel"][:] = 0
 
     def slope(params, key):
-        gradient = jax.grad(lambda p: task.loss(p, batch(), RNGS | {"gate": key})[0])(params)
+        gradient = jax.grad(lambda p: total_loss(task, p, batch(), RNGS | {"gate": key})[0])(params)
         return gradient["encoder"]["layer_1"]["attention"]["selector_query"]["kernel"]
 
     slopes = jax.jit(jax.vmap(slope, in_axes=(None, 0)))
@@ -226,10 +225,10 @@ def test_the_passes_of_an_estimate_differ_in_the_selections_alone(estimator):
 
 
 def test_every_name_is_another_program():
-    names = sorted(set(get_args(EstimatorName)) - {"local_expectation", "rebar", "enumerate"})
+    names = sorted(KINDS.keys() - NOT_OF_PAIRS)
     tasks = [nli(estimator=name, t2t="multi_dim") for name in names]
     made = {
-        str(jax.make_jaxpr(lambda p, t=t: t.loss(p, batch(), RNGS)[0])(parameters(t)))
+        str(jax.make_jaxpr(lambda p, t=t: total_loss(t, p, batch(), RNGS)[0])(parameters(t)))
         for t in tasks
     }
     assert len(made) == len(names)
@@ -241,7 +240,8 @@ def test_the_multiplier_is_a_parameter_where_a_density_is_held(name):
     task = MAKERS[name](density=0.2)
     params = parameters(task)
     assert params["multiplier"].shape == ()
-    call = in_numpy(lambda t, p: jax.value_and_grad(t.loss, has_aux=True)(p, batch(), RNGS))
+    slopes = functools.partial(jax.value_and_grad, has_aux=True)
+    call = in_numpy(lambda t, p: slopes(functools.partial(total_loss, t))(p, batch(), RNGS))
     (total, metrics), gradient = call(task, params)
     rest = {key: value for key, value in params.items() if key != "multiplier"}
     (plain, others), _ = call(MAKERS[name](), rest)
@@ -295,7 +295,7 @@ def test_training_reaches_the_density(estimator):
 def test_every_task_can_be_trained_by_values_of_its_loss(name):
     case = EVERY[name](estimator="leave_one_out", select_layers=(1, 2), density=0.2)
     shapes = jax.eval_shape(case.task.init, jax.random.key(0), case.batch)
-    cost = jax.value_and_grad(lambda p: case.task.loss(p, case.batch, RNGS), has_aux=True)
+    cost = jax.value_and_grad(lambda p: total_loss(case.task, p, case.batch, RNGS), has_aux=True)
     (total, metrics), gradient = jax.eval_shape(cost, shapes)
     assert total.shape == ()
     assert {"multiplier", "selected_1", "selected_2"} < metrics.keys()
@@ -314,39 +314,8 @@ def test_the_temperature_of_inference_between_sentences_falls_with_the_steps():
         np.testing.assert_allclose(at.premise.gates, fixed.premise.gates, rtol=2e-6)
         np.testing.assert_allclose(at.hypothesis.gates, fixed.hypothesis.gates, rtol=2e-6)
     with pytest.raises(ValueError, match="batch must have step"):
-        jax.eval_shape(lambda p: moving.loss(p, batch(), RNGS), params)
+        jax.eval_shape(lambda p: total_loss(moving, p, batch(), RNGS), params)
     jax.eval_shape(lambda p: moving.evaluate(p, batch()), params)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"estimator": "disarms"}, "estimator must be"),
-        ({"estimator": "disarm", "select_layers": (0,)}, "estimator must be None without a layer"),
-        ({"estimator": "disarm", "select_layers": (1, 2)}, r"got \(1, 2\).*'leave_one_out'"),
-        (
-            {"estimator": "arm", "select_layers": (1, 2)},
-            "select_layers must be a .*'arm'",
-        ),
-        ({"estimator": "rebar"}, "draws noise anew.*'leave_one_out'"),
-        ({"estimator": "enumerate"}, "every subset of the pairs"),
-        ({"estimator": "local_expectation"}, "once for every pair"),
-        ({"estimator_draws": 1}, "estimator_draws must be at least 2"),
-        ({"density": 0.0}, r"density must be in \(0, 1\), got 0.0"),
-        ({"density": 1.0}, r"density must be in \(0, 1\)"),
-        ({"density": float("nan")}, r"density must be in \(0, 1\)"),
-        ({"density": 0.2, "select_layers": ()}, "density must be None without a layer"),
-        ({"density": 0.2, "selected_weight": 0.1}, "selected_weight must be 0 .*got 0.1"),
-        ({"final_temperature": 0.0}, "final_temperature must be positive"),
-        ({"temperature_steps": 0}, "temperature_steps must be at least 1"),
-    ],
-)
-def test_options_that_cannot_be(options, words):
-    with pytest.raises(ValueError, match=words):
-        grouped(models.SSANConfig, **options)
-    if options.get("select_layers") != (1, 2):
-        with pytest.raises(ValueError, match=words):
-            grouped(models.SSANNLIConfig, **options)
 
 
 def test_a_named_estimator_trains_pairs_or_is_refused():

@@ -9,6 +9,7 @@ from gatedjax.training import OptimizerConfig, init_state, make_optimizer, make_
 from tests._drawn import drawn
 from tests._grouped import grouped
 from tests._slow import slow_but
+from tests.models._losses import total_loss
 
 V, D = 9, 8
 DECAYING = OptimizerConfig(name="adamw", learning_rate=0.1, weight_decay=0.1)
@@ -74,7 +75,7 @@ def table_of(name, params):
 
 def begun(task):
     """The optimiser, and the shapes of the state of the beginning."""
-    tx = make_optimizer(DECAYING, 10, frozen=task.frozen)
+    tx = make_optimizer(DECAYING, 10)
     return tx, jax.eval_shape(lambda key: init_state(task, tx, key, batch()), jax.random.key(0))
 
 
@@ -145,7 +146,7 @@ def test_a_frozen_selector_stays_and_has_no_gradient(name):
     for at in before:
         assert np.array_equal(before[at], after[at]) == (at in frozen), at
     # Without the list of the optimiser the gradient itself is 0, also that of the batch's rows.
-    loss = jax.jit(jax.grad(lambda params: task.loss(params, batch(), {})[0]))
+    loss = jax.jit(jax.grad(lambda params: total_loss(task, params, batch(), {})[0]))
     slopes = by_path(loss(first.params))
     assert all(not np.any(slopes[at]) for at in frozen)
     assert np.any(slopes[next(iter(frozen)).split("/selector_")[0] + "/query/kernel"])
@@ -169,22 +170,6 @@ def test_a_frozen_selector_selects_in_training_as_in_evaluation(name):
     np.testing.assert_array_equal(output.logits, evaluation.logits)
 
 
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ({"select_layers": (0,)}, "freeze_selector must be False without a layer that selects"),
-        ({"estimator": "reinmax"}, "estimator must be None, its default"),
-        ({"density": 0.5}, "density must be None, its default"),
-        ({"selected_weight": 0.1}, "selected_weight must be 0.0, its default"),
-        ({"entropy_weight": 0.1}, "entropy_weight must be 0.0, its default"),
-        ({"final_temperature": 0.1}, "final_temperature must be None, its default"),
-    ],
-)
-def test_a_frozen_selector_has_no_options_of_training(option, message):
-    with pytest.raises(ValueError, match=message):
-        models.SelectorConfig(freeze_selector=True, **option)
-
-
 def test_frozen_words_of_another_width_are_mapped_to_that_of_the_layers():
     sizes = {"hidden": 2 * D, "embedding_dim": D, **LAYERS}
     config = grouped(models.WordReorderingConfig, freeze_embeddings=True, **sizes)
@@ -201,5 +186,3 @@ def test_frozen_words_of_another_width_are_mapped_to_that_of_the_layers():
     start = jax.jit(task.init)(jax.random.key(0), batch())
     words = np.concatenate([np.zeros((1, D)), TABLE[1:]])  # padding
     np.testing.assert_array_equal(table_of("reordering", start)[1:], words[1:].astype(np.float32))
-    with pytest.raises(ValueError, match="embedding_dim must be at least 1, got 0"):
-        grouped(models.WordReorderingConfig, embedding_dim=0)

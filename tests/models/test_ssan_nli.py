@@ -172,22 +172,6 @@ def test_both_sentences_share_their_weights_and_evaluation_draws_nothing(np_rng)
     np.testing.assert_array_equal(out.logits, apply(model, params, same).logits)
 
 
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        ({"select_layers": (2,)}, "select_layers must be 1 or"),
-        ({"num_heads": 7}, "num_heads must divide hidden=300"),
-        ({"num_heads": 2, "t2t": "multi_dim"}, "num_heads must be 1 for t2t='multi_dim'"),
-        ({"exclude_self": True}, "exclude_self must be False for t2t='dot'"),
-        ({"t2t": "additive"}, "t2t must be one of"),
-        ({"dropout": 1.0}, r"dropout must be in \[0, 1\)"),
-    ],
-)
-def test_configurations_that_no_run_could_use_are_refused(options, match):
-    with pytest.raises(ValueError, match=match):
-        grouped(SSANNLIConfig, **options)
-
-
 def test_a_batch_without_a_hypothesis_is_refused(np_rng):
     model, params = made()
     batch = batch_of(np_rng)

@@ -81,19 +81,6 @@ def test_the_selector_sees_what_the_first_feed_forward_network_made():
     assert params["embed"]["embedding"].shape == (V, 8)
 
 
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        ({"hidden": 12}, "hidden must be twice embedding_dim=8, got 12"),
-        ({"label_smoothing": -0.1}, "label_smoothing must be in"),
-        ({"positions": "learned"}, "positions must be .*'sinusoidal', 'none'"),
-    ],
-)
-def test_configurations_that_no_run_could_use_are_refused(options, match):
-    with pytest.raises(ValueError, match=match):
-        config(**options)
-
-
 def test_bad_batches_and_widths_are_refused(np_rng):
     task, params = made()
     batch = batch_of(np_rng)

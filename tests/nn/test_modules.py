@@ -13,7 +13,7 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.weight_names import PARAMETERS
 from gatedjax.nn._initializers import symmetric_uniform
-from gatedjax.training.identity import named_leaves
+from gatedjax.training.checkpoint import named as named_leaves
 from tests._drawn import drawn
 from tests._weights import weights_of
 from tests.tolerances import F32

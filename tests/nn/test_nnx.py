@@ -25,9 +25,21 @@ CASES = {
     "lstm": (gnn.LSTM(H, bidirectional=True), (gnnx.LSTM, D, H), (XS, MASK)),
     "gru": (gnn.GRU(H, reset_after=True), (gnnx.GRU, D, H), (XS, MASK)),
     "rau": (gnn.RAU(H, attention="matrix"), (gnnx.RAU, D, H), (XS, MASK)),
-    "scores": (gnn.TokenScore("mlp1"), (gnnx.TokenScore, D, "mlp1"), (XS,)),
-    "pool": (gnn.AttentionPool("mlp1"), (gnnx.AttentionPool, D, "mlp1"), (XS, MASK)),
-    "gates": (gnn.GatePredictor("lstm", 2), (gnnx.GatePredictor, D, "lstm"), (XS, MASK)),
+    "scores": (
+        gnn.TokenScore("mlp1"),
+        (functools.partial(gnnx.TokenScore, in_features=D), "mlp1"),
+        (XS,),
+    ),
+    "pool": (
+        gnn.AttentionPool("mlp1"),
+        (functools.partial(gnnx.AttentionPool, in_features=D), "mlp1"),
+        (XS, MASK),
+    ),
+    "gates": (
+        gnn.GatePredictor("lstm", 2),
+        (functools.partial(gnnx.GatePredictor, in_features=D), "lstm"),
+        (XS, MASK),
+    ),
     "local": (gnn.LocalPosition(), (gnnx.LocalPosition, D), (LAST, LENGTHS)),
     "source": (gnn.SourceToToken(), (gnnx.SourceToToken, D), (XS, MASK)),
     "selective": (gnn.SelectiveSelfAttention(2), (gnnx.SelectiveSelfAttention, 2, D), (XS, MASK)),
@@ -185,10 +197,36 @@ def test_an_attention_decodes_and_attends_to_a_source_of_another_width():
         np.testing.assert_allclose(got, want, atol=1e-6)
 
 
-def test_help_shows_the_arguments_of_the_constructor():
-    assert list(inspect.signature(gnnx.LSTM).parameters) == [
-        "in_features", "features", "rngs", "options",
-    ]  # fmt: skip
+@pytest.mark.parametrize("name", CASES)
+def test_help_shows_the_signatures_and_texts_of_the_linen_module(name):
+    linen, kind = type(CASES[name][0]), CASES[name][1][0]
+    kind = getattr(kind, "func", kind)  # a partial has the width
+    shown = inspect.signature(kind).parameters
+    assert shown["rngs"].default is inspect.Parameter.empty
+    options = {k: v for k, v in inspect.signature(linen).parameters.items() if k in shown}
+    missing = inspect.signature(linen).parameters.keys() - shown.keys()
+    assert missing == {"parent", "name"}
+    assert {k: v.annotation for k, v in options.items()} == {
+        k: shown[k].annotation for k in options
+    }
+    for option in options:
+        assert option in kind.__doc__
+    call, ours = inspect.signature(linen.__call__), inspect.signature(kind.__call__)
+    assert list(ours.parameters) == list(call.parameters)
+    assert inspect.cleandoc(linen.__call__.__doc__) in kind.__call__.__doc__
+    module = functools.partial(CASES[name][1][0], *CASES[name][1][1:], **OPTIONS.get(name, {}))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'no_option'"):
+        module(no_option=1, rngs=nnx.Rngs(0))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'no_argument'"):
+        module(rngs=nnx.Rngs(0))(*CASES[name][2], no_argument=1)
+
+
+def test_the_first_argument_is_that_of_linen_where_it_has_a_default():
+    for name in ("AttentionPool", "TokenScore", "GatePredictor"):
+        twin, linen = (
+            next(iter(inspect.signature(getattr(m, name)).parameters)) for m in (gnnx, gnn)
+        )
+        assert twin == linen
 
 
 def test_layers_pass_their_arguments_on():

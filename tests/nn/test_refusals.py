@@ -3,6 +3,7 @@
 import functools
 import itertools
 
+import flax.linen as nn
 import jax
 import numpy as np
 from flax import nnx
@@ -186,6 +187,21 @@ TABLE |= {
             "source_mask|(3, 4)|pair_mask",
         ),
     ],
+    "Recurrent": [
+        (made(gnn.Recurrent(nn.GRUCell(4), 0), XS), "num_layers|1|0"),
+        (made(gnn.Recurrent(nn.GRUCell(4), dropout=1.0), XS), "dropout|[0, 1)|1.0"),
+        (
+            made(gnn.Recurrent(nn.GRUCell(4), recurrent_dropout=0.2), XS),
+            "recurrent_dropout|recurrent_dropout_mask|0.2|GRUCell",
+        ),
+        (
+            made(gnn.Recurrent(nn.GRUCell(4), implementation="persistent"), XS),
+            "implementation|'scan'|'persistent'",
+        ),
+        (made(gnn.Recurrent(lambda carry, x: (carry, x)), XS), "initial|initialize_carry"),
+        (made(gnn.Recurrent(nn.GRUCell(4)), XS, gates=XS[..., 0]), "gates|GRUCell|LSTM"),
+        (lambda: gnnx.Recurrent(nnx.GRUCell, 0, rngs=nnx.Rngs(0)), "in_features|1|0"),
+    ],
     "streams of NNX": [
         *(
             (lambda k=kind, o=option: k(6, 4, **o, rngs=nnx.Rngs(params=0)), "rngs|dropout|params")
@@ -200,7 +216,7 @@ TABLE |= {
                 ({"dropout": 0.5, "rngs": nnx.Rngs(params=0, gate=1)}, "dropout=1"),
             )
         ),
-        (lambda: gnnx.TokenScore(6, rngs=nnx.Rngs(dropout=0)), "rngs|params=1|dropout"),
+        (lambda: gnnx.TokenScore(in_features=6, rngs=nnx.Rngs(dropout=0)), "rngs|params=1|dropout"),
         (lambda: gnnx.LSTMCell(6, 4, rngs=nnx.Rngs()), "rngs|params=1|none"),
     ],
     # where a mask of Flax's attention is given, the message names the argument for pairs

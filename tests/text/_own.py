@@ -36,7 +36,8 @@ def options(model="ganet", *, kind="text", **changes):
 
 def reasons(model, texts):
     """The predictions of texts with their open words, as the command writes them."""
-    return list(model.model_.predict(model._list_examples(texts)))
+    examples = [(text,) if isinstance(text, str) else tuple(text) for text in texts]
+    return list(model.model_.predict(examples))
 
 
 def write_csv(path, rows, header=("text", "label")):

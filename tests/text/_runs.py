@@ -15,8 +15,8 @@ from gatedjax.models import (
     SSANTranslator,
     SSANTranslatorConfig,
 )
-from gatedjax.text._reader import Reader, question
-from gatedjax.text._translator import SearchConfig, parameters_like
+from gatedjax.text.models._reader import Reader, question
+from gatedjax.text.models._translator import SearchConfig, parameters_like
 from gatedjax.training import CheckpointStore
 from tests._grouped import grouped
 
@@ -35,8 +35,10 @@ def saved(workdir, params, metadata, steps=(2,)):
     store = CheckpointStore(workdir / "checkpoints", keep=len(steps))
     for step in steps:
         now = jax.tree.map(lambda x, step=step: (x * step).astype(x.dtype), params)
-        record = {"run": {"best_step": step, "best_metrics": {}}, "metadata": metadata}
-        store.save(step, {"params": now, "step": np.int32(step)}, now, record)
+        record = {"runs": [{"best_step": step, "best_metrics": {}}], "metadata": metadata}
+        store.save(
+            step, record, state={"params": now, "step": np.int32(step)}, best={"params": now}
+        )
     store.close()
     (workdir / "config.json").write_text(json.dumps(metadata))
     return workdir

@@ -3,18 +3,14 @@
 import json
 import re
 
-import numpy as np
 import pytest
 
 from experiments.ga_reader.__main__ import main as of_paper
 from gatedjax import export
 from gatedjax.__main__ import main
-from gatedjax.export._kinds import facts_of
-from gatedjax.text._reader import Reader, question
+from gatedjax.text.models._reader import Reader, question
 from tests._programs import Plugin
 from tests.text._runs import DOCUMENT, QUESTION, reader_run
-
-ANY = {"w": np.zeros(1, np.float32)}
 
 
 @pytest.fixture(scope="module")
@@ -133,45 +129,11 @@ def test_other_folders_are_refused_by_what_they_are(folders, document, capsys, t
     assert line == f"error: {out} holds {content}\n"
 
 
-def test_newer_and_incomplete_folders_are_refused(folders, document, capsys, tmp_path):
-    newer = changed(folders[1], tmp_path, format=2)
-    assert "must have a format of at most 1 for gatedjax" in refused(
-        ["answer", str(newer), *document], capsys
-    )
-    export.save(newer, ANY, config=facts_of("cloze"), overwrite=True)
-    assert "lacks vocabulary.json" in refused(["answer", str(newer), *document], capsys)
-    words = {"vocabulary.json": b"{}", "characters.json": b'{"alphabet": "a"}'}
-    export.save(newer, ANY, config=facts_of("cloze"), files=words, overwrite=True)
-    line = refused(["answer", str(newer), *document], capsys)
-    assert "config.json must describe a model of this kind, got a file" in line
-    (newer / "characters.json").write_bytes(b"[]")
-    line = refused(["answer", str(newer), *document], capsys)
-    assert "characters.json is damaged" in line
-
-
-def test_words_of_another_run_are_not_exported(folders, capsys, tmp_path):
-    run = reader_run(tmp_path / "run")
-    words = run / "vocabulary.json"
-    words.write_text(words.read_text().replace("emil", "emma"))
-    assert main(["export", str(run), "--out", str(tmp_path / "out")]) == 2
-    assert "must be the vocabulary that the checkpoint was trained" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_run_without_its_words_is_exported_as_a_run(folders, capsys, tmp_path):
     run = reader_run(tmp_path / "run")
     (run / "vocabulary.json").unlink()
     assert main(["export", str(run), "--out", str(tmp_path / "out")]) == 0
     assert export.read_config(tmp_path / "out")["gatedjax"]["kind"] == "run"
-
-
-def test_a_byte_order_mark_is_no_word_of_the_document(folders, document, capsys, tmp_path):
-    assert main(["answer", str(folders[1]), *document]) == 0
-    wanted = capsys.readouterr().out
-    path = tmp_path / "d.txt"
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    assert main(["answer", str(folders[1]), *document]) == 0
-    assert capsys.readouterr().out == wanted
 
 
 def test_wrong_options_of_an_answer_are_refused(folders, document, capsys, tmp_path):
@@ -183,7 +145,7 @@ def test_wrong_options_of_an_answer_are_refused(folders, document, capsys, tmp_p
     path = tmp_path / "d.txt"
     path.write_text(path.read_text().replace("Emil", "Otto"))
     message = "must have lines of a word and 4 values, got none"
-    wrong = [*args, "--candidates", "Anna", "Otto", "--embeddings", str(text)]
+    wrong = [*args, "--candidates", "Anna", "Otto", "--vectors", str(text)]
     assert message in refused(wrong, capsys)
     (tmp_path / "map.png").write_text("notes of the user")
     figure = [*args, "--figure", str(tmp_path / "map")]

@@ -1,24 +1,27 @@
 """`TextClassifier` and `PairClassifier`: forms of data, scikit-learn's tools and its checks."""
 
-import json
 import pickle
-import types
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score
-from sklearn.model_selection import GridSearchCV, StratifiedShuffleSplit, cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks
 from sklearn.utils.validation import check_is_fitted
 
-from gatedjax import TextClassifier
-from gatedjax.text import Columns, PairClassifier
-from gatedjax.text._corpus import Numbers, read_corpus, say_corpus
-from tests.text._own import PAIRS, TEXTS, options, reasons
+from gatedjax import (
+    MultiLabelTextClassifier,
+    OrdinalTextClassifier,
+    PairClassifier,
+    TextClassifier,
+    TextRegressor,
+)
+from tests._programs import environment
+from tests.text._own import PAIRS, TEXTS, options, reasons, write_csv
+from tests.text.test_states import encode_static
 
 X, Y = map(list, zip(*TEXTS, strict=True))
 QUERIES = ["a dull film", "bright and warm", "old"]
@@ -40,20 +43,6 @@ def pairs():
     return tiny(PairClassifier).fit([row[:2] for row in PAIRS], [row[2] for row in PAIRS])
 
 
-@pytest.mark.slow
-def test_every_form_of_the_same_data_gives_the_same_model(fitted, tmp_path):
-    wanted = fitted.predict_proba(QUERIES)
-    lines = tmp_path / "reviews.jsonl"
-    lines.write_text("".join(json.dumps({"review": t, "mood": c}) + "\n" for t, c in TEXTS))
-    named = {"columns": Columns(("review",), "mood")}
-    for data, more in (
-        (lines, named),
-        ({"text": np.array(X), "label": np.array(Y)}, {}),
-    ):
-        model = TextClassifier.train(data, **more, **options())
-        np.testing.assert_array_equal(model.predict_proba(QUERIES), wanted)
-
-
 def test_predictions_are_an_array_of_labels(fitted):
     labels = fitted.predict(QUERIES)
     assert type(labels) is np.ndarray
@@ -72,66 +61,6 @@ def test_predictions_are_an_array_of_labels(fitted):
     )
 
 
-@pytest.mark.parametrize("labels", [(0, 1), (3, -2), (False, True), (0.5, 1.5)])
-def test_labels_come_back_as_they_were(labels, monkeypatch):
-    from gatedjax.text import _estimator
-
-    # what is learned does not matter here
-    monkeypatch.setattr(_estimator, "train_model", lambda kind, table, *rest, **more: list(table))
-    model, taken = TextClassifier("ganet"), []
-    monkeypatch.setattr(model, "_take", taken.extend)
-    given = [labels[i % 2] for i in range(48)]
-    model.fit(np.array(X), np.array(given))
-    assert [one.label for one in taken] == given
-    assert {type(one.label) for one in taken} == {type(labels[0])}
-
-
-def test_texts_that_are_left_out_are_warned_of(monkeypatch):
-    from gatedjax.text import _estimator
-
-    def trained(kind, table, options, folder, *, say, **more):
-        read = read_corpus(table, folder, "train", Numbers(lowercase=True))
-        say_corpus(read, say)
-        return read
-
-    monkeypatch.setattr(_estimator, "train_model", trained)
-    model = TextClassifier("ganet")
-    monkeypatch.setattr(model, "_take", lambda read: None)
-    with pytest.warns(UserWarning, match="2 lines set aside, as rows:49: no text"):
-        model.fit([*X, "", " "], [i % 2 for i in range(len(X) + 2)])
-
-
-def test_what_it_cannot_use_is_refused(fitted):
-    with pytest.raises(ValueError, match="the same length, got 3 and 1"):
-        tiny().fit(QUERIES, ["a"])
-    with pytest.raises(TypeError, match="a list of texts, got the text 'one text'"):
-        fitted.predict("one text")
-    with pytest.raises(ValueError, match="the same length, got 3 and 1"):
-        fitted.score(QUERIES, ["a"])
-    for columns in ({"text": QUERIES}, types.SimpleNamespace(columns=["text"])):
-        with pytest.raises(TypeError, match="X must be a list, an array or one column of a frame"):
-            fitted.predict(columns)
-    with pytest.raises(TypeError, match="y must be a list, an array or one column of a frame"):
-        tiny().fit(QUERIES, {"label": ["a", "b", "a"]})
-    with pytest.raises(TypeError, match="got 3 at position 1"):
-        fitted.predict(["a", 3])
-    with pytest.raises(ValueError, match="one dimension"):
-        tiny().fit(QUERIES, [["a"], ["b"], ["c"]])
-    for bad, message in (
-        ({"model": "gannet"}, "Did you mean 'ganet'"),
-        ({"network": {"hiden": 3}}, "Did you mean 'hidden'"),
-        ({"training": {"optimizer.rate": 3}}, "names of options of OptimizerConfig, got 'rate'"),
-        ({"density": 2.0}, r"must be in \(0, 1\]"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            TextClassifier(**{"model": "ganet"} | bad).fit(X, Y)
-    with pytest.raises(ValueError, match="Its parameters are model, "):
-        TextClassifier().set_params(hidden=3)
-    for method in ("predict", "predict_proba", "explain"):
-        with pytest.raises(NotFittedError, match="must be trained first, got an untrained model"):
-            getattr(TextClassifier(), method)(["a"])
-
-
 def test_a_saved_one_predicts_the_same_bits(fitted, tmp_path):
     folder = fitted.save(tmp_path / "model")
     again = TextClassifier.load(folder)
@@ -145,12 +74,6 @@ def test_a_saved_one_predicts_the_same_bits(fitted, tmp_path):
         PairClassifier.load(folder)
     copy = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(copy.predict_proba(X), fitted.predict_proba(X))
-
-
-def test_a_work_folder_keeps_the_run(fitted, tmp_path):
-    model = tiny().fit(X, Y, workdir=tmp_path / "run")
-    assert (tmp_path / "run" / "checkpoints").is_dir()
-    np.testing.assert_array_equal(model.predict_proba(X), fitted.predict_proba(X))
 
 
 def test_evaluation_and_explanation_are_those_of_the_commands(fitted):
@@ -167,7 +90,7 @@ def test_pairs(pairs, tmp_path):
     texts = [("a dog runs", "a cow runs"), ("a cat", "the cat")]
     found = pairs.predict(texts)
     assert set(found) <= {"same", "other"}
-    assert all(len(one.kept) == 2 for one in reasons(pairs, texts))
+    assert all(len(one.read) == 2 for one in reasons(pairs, texts))
     assert pairs.classes_.tolist() == ["other", "same"]
     assert pairs.predict_proba(texts).shape == (2, 2)
     again = PairClassifier.load(pairs.save(tmp_path / "m"))
@@ -190,28 +113,6 @@ def test_scikit_learn_knows_it_as_a_classifier(fitted):
     assert repr(TextClassifier("soft", seed=3)) == "TextClassifier(model='soft', seed=3)"
 
 
-@pytest.mark.slow
-def test_scikit_learn_validates_and_searches():
-    scores = cross_val_score(tiny(), X, Y, cv=2)
-    assert len(scores) == 2
-    assert all(0 <= score <= 1 for score in scores)
-    one = StratifiedShuffleSplit(1, random_state=0)
-    search = GridSearchCV(tiny(), {"seed": np.arange(1, 3)}, cv=one, scoring="neg_log_loss").fit(
-        X, Y
-    )
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-    assert search.predict(QUERIES).shape == (3,)
-
-
-def test_it_is_the_end_of_a_pipeline(fitted):
-    pipeline = make_pipeline(FunctionTransformer(lambda texts: [t.upper() for t in texts]), tiny())
-    pipeline.fit(X, Y)
-    assert pipeline.classes_.tolist() == ["bad", "good"]
-    # words are folded, so that upper case changes nothing
-    np.testing.assert_array_equal(pipeline.predict_proba(QUERIES), fitted.predict_proba(QUERIES))
-    assert pipeline.score(X, Y) == fitted.score(X, Y)
-
-
 # those of scikit-learn's checks that need no table of numbers
 CHECKS = (
     "check_estimator_cloneable",
@@ -232,3 +133,48 @@ CHECKS = (
 @pytest.mark.parametrize("name", CHECKS)
 def test_checks_of_scikit_learn(name, cls):
     getattr(estimator_checks, name)(cls.__name__, cls())
+
+
+WITHOUT_JAX = """
+import sys
+from gatedjax.__main__ import main
+
+slow = {"jax", "flax", "optax", "orbax", "tensorflow"}
+
+def check(*args, absent={"sklearn", "scipy"}):
+    assert not args or main([*args]) == 0
+    assert not (slow | absent) & set(sys.modules), (args, (slow | absent) & set(sys.modules))
+
+for model in ("lexicon", "labels", "numbers", "grades"):
+    check("predict", model, "a dull film")
+    check("explain", model, "a dull film")
+check("predict", "linear", "a dull film", absent={"sklearn"})
+from gatedjax import PairClassifier, Tagger, TextClassifier, TextRegressor
+check(absent={"sklearn"})
+try:
+    TextClassifier.load("states").predict(["a dull film"])
+except ValueError as error:
+    assert "encoder=" in str(error)
+check("look", "films.csv", "--json", absent=set())
+check("train", "films.csv", "--out", "model", absent=set())
+"""
+
+
+def test_a_model_without_a_network_is_trained_and_used_without_jax(tmp_path):
+    """Nor is scikit-learn or SciPy imported to use one."""
+    write_csv(tmp_path / "films.csv", TEXTS)
+    numbers = [1.0 if label == "bad" else 2.0 for label in Y]
+    for name, model, y in (
+        ("lexicon", TextClassifier(share=0.4), Y),
+        ("linear", TextClassifier("linear"), Y),
+        ("states", TextClassifier(encoder=encode_static, share=0.4), Y),
+        ("labels", MultiLabelTextClassifier(share=0.4), [[label] for label in Y]),
+        ("numbers", TextRegressor(share=0.4), numbers),
+        ("grades", OrdinalTextClassifier(share=0.4), numbers),
+    ):
+        model.fit(X, y).save(tmp_path / name)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_JAX], cwd=tmp_path, env=environment(), capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr

@@ -15,18 +15,18 @@ import time
 import numpy as np
 import pytest
 
-import gatedjax.text._lexicon_training as lexicon_module
-import gatedjax.text._training as training_module
+import gatedjax.text.fit._lexicon as lexicon_module
+import gatedjax.text.fit._network as training_module
 from gatedjax import data, export
 from gatedjax.__main__ import main
-from gatedjax._commands import train
+from gatedjax._commands import _columns, train
 from gatedjax._utils.cli import refusals
 from gatedjax.data.tfds import _prepared
-from gatedjax.text import TextClassifier, _named
-from gatedjax.text._model import TrainedModel
+from gatedjax.text import TextClassifier
 from gatedjax.text._options import check_options
-from gatedjax.training._run_files import TRAIN_LOCK
-from gatedjax.training.lock import WorkdirLock
+from gatedjax.text.models._network import TrainedModel
+from gatedjax.text.sources import _named
+from gatedjax.training.workdir import TRAIN_LOCK, WorkdirLock
 from tests._programs import environment
 from tests._slow import slow_but
 from tests.text._own import PAIRS, TEXTS, options, write_csv
@@ -81,15 +81,15 @@ def jsonl(text):
 
 
 def test_training_says_what_it_reads_and_leaves_one_folder(here):
-    said = (here / "said").read_text()
+    said = " ".join((here / "said").read_text().split())
     for wanted in (
         "reviews.csv: 48 texts in 2 classes: bad 24, good 24",
         "split: 44 for train, 4 for validation (in proportion to the classes, always the same)",
         "they cover 100.0% of the texts",
-        "linear baseline (words and bigrams) 1.0000",
+        "logistic regression on words 1.0000",
         "wrote model; try: ",
         "validation: the probability changes by ",
-        " on average when a closed word is removed, and by ",
+        " on average when a word that is not read is removed, and by ",
     ):
         assert wanted in said
     assert "model.run" not in names(here)
@@ -97,7 +97,7 @@ def test_training_says_what_it_reads_and_leaves_one_folder(here):
     assert config["model"]["hidden"] == 4
     assert (config["classes"], config["network"]) == (["bad", "good"], "ganet")
     card = (here / "model" / "README.md").read_text()
-    assert "linear baseline" in card
+    assert "validation accuracy of logistic regression on words" in card
     assert "from gatedjax import TextClassifier\n\nmodel = TextClassifier.load('model')" in card
     assert "The best parameters were chosen by validation" in card
     assert "## Seeds\n\n0\n" in card
@@ -105,9 +105,9 @@ def test_training_says_what_it_reads_and_leaves_one_folder(here):
     assert report["data"]["train"] == {"n": 44, "aside": 0, "copies": 24, "conflicts": 0}
     assert report["steps"] == 6
     leak = report["validation"]["leak"]
-    assert leak["closed"] == 0  # the network reads the open words only
-    assert leak["open"] > 0
-    assert leak["closed_words"] + leak["open_words"] == 4 * 4
+    assert leak["not_read"] == 0  # the network reads the open words only
+    assert leak["read"] > 0
+    assert leak["words_not_read"] + leak["words_read"] == 4 * 4
 
 
 def test_texts_on_a_command_line_are_utf_8_in_the_locale_c(tmp_path):
@@ -144,10 +144,10 @@ def test_texts_on_the_command_line(here, capsys):
     assert main(["predict", "model", "a dull , lifeless film", "", "warm " + ESCAPE]) == 0
     said = capsys.readouterr()
     first, second, third = jsonl(said.out)
-    assert set(first) == {"label", "probability", "kept", "density"}
+    assert set(first) == {"label", "probability", "read", "share"}
     assert first["label"] in ("bad", "good")
     # half of the training texts are of each class
-    assert second == {"label": "bad", "probability": 0.5, "kept": [], "density": 0,
+    assert second == {"label": "bad", "probability": 0.5, "read": [], "share": 0,
                       "note": "nothing of it was in the training texts"}  # fmt: skip
     assert "label" in third
     assert said.err == ""
@@ -340,14 +340,14 @@ def test_evaluation_has_everything(here, tmp_path, capsys):
     args = ["evaluate", "model", str(path), "--out", str(out), "--max-aside", "0.06"]
     assert main(args) == 0
     said = capsys.readouterr().out
-    for wanted in ("accuracy", "macro", "density: ", "gate mode: ", "gap", "could not be used"):
+    for wanted in ("accuracy", "macro", "share: ", "gate mode: ", "gap", "could not be used"):
         assert wanted in said
-    assert "the probability changes by " in said
+    assert "the probability changes by " in " ".join(said.split())
     metrics = json.loads(out.read_text())
     assert metrics["aside"] == 2
     # A text without a word is answered by the prior, and is right: its class is the first.
     assert (metrics["n"], metrics["by_prior"]) == (49, 1)
-    assert "because no known word is read: 1 of 49 texts" in said
+    assert "because no known word is read: 1 of 49 texts" in " ".join(said.split())
     assert 0 < metrics["leak"]["texts"] <= 48
     assert np.sum(metrics["confusion"]) == 49
     assert set(metrics["gate_modes"]) == {"sample", "threshold", "expected", "relaxed"}
@@ -359,7 +359,7 @@ def test_evaluation_has_everything(here, tmp_path, capsys):
     found = jsonl(capsys.readouterr().out)
     right = [one["label"] == label for one, (_, label) in zip(found, TEXTS, strict=True)]
     assert metrics["accuracy"] == pytest.approx(np.mean([*right, True]))
-    assert metrics["density"] == pytest.approx(np.mean([one["density"] for one in found]))
+    assert metrics["share"] == pytest.approx(np.mean([one["share"] for one in found]))
 
 
 def test_explanations_in_three_forms(here, tmp_path, capsys):
@@ -367,12 +367,12 @@ def test_explanations_in_three_forms(here, tmp_path, capsys):
     assert main(["explain", "model", "--json", text]) == 0
     (one,) = jsonl(capsys.readouterr().out)
     assert one["tokens"][:3] == ["a", "dull", "film"]
-    assert len(one["flips"]) == len(one["removed"]) == len(one["kept"]) == len(one["tokens"])
+    assert len(one["flips"]) == len(one["removed"]) == len(one["read"]) == len(one["tokens"])
     assert sum(one["attention"]) == pytest.approx(1, abs=1e-5)
     assert main(["predict", "model", text]) == 0
     (said,) = jsonl(capsys.readouterr().out)
     assert said["label"] == one["label"]
-    assert said["kept"] == [w for w, k in zip(one["tokens"], one["kept"], strict=True) if k]
+    assert said["read"] == [w for w, k in zip(one["tokens"], one["read"], strict=True) if k]
     assert main(["predict", "model", "dull film " + ESCAPE]) == 0
     (without,) = jsonl(capsys.readouterr().out)
     gone = without["probability"]
@@ -395,13 +395,13 @@ def interrupted(step, act):
     """Training in which something happens at a step."""
     fit = training_module.fit
 
-    def with_event(*args, on_event, **options):
-        def event(name, number):
-            on_event(name, number)
+    def with_event(*args, hook, **options):
+        def event(name, number, *rest):
             if (name, number) == ("step", step):
                 act()
+            return hook(name, number, *rest)
 
-        return fit(*args, on_event=event, **options)
+        return fit(*args, hook=event, **options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training_module, "fit", with_event)
@@ -427,8 +427,8 @@ def test_after_ctrl_c_the_same_command_continues_with_the_same_bits(here, tmp_pa
 @pytest.mark.parametrize(
     ("model", "module", "name"),
     [
-        ("lexicon", lexicon_module, "_start_fit"),
-        ("lexicon", lexicon_module, "read_labelled"),
+        ("lexicon", lexicon_module, "fit_lexicon"),
+        ("lexicon", lexicon_module, "read_examples"),
         ("ganet", training_module, "network_config"),
     ],
 )
@@ -500,7 +500,7 @@ def test_a_run_of_other_texts_or_options_is_not_continued(here, tmp_path, capsys
             [args[0], str(renamed), *args[2:], *changes],
             [
                 f"options.{name}"
-                for name in ("batch_size", "classes", "held_out", "max_len", "seed", "windows")
+                for name in ("batch_size", "classes", "held_out", "max_len", "seed")
             ],
         ),
     ):
@@ -538,8 +538,8 @@ def test_every_option_that_changes_data_or_network_is_known(here, tmp_path, monk
     for number, file in enumerate(files):
         file.write_text(f"film 1 0 0 0 0 {number}\ndull 0 1 0 0 0 0\nwarm 0 0 1 0 0 0\n")
     changes = [{}, {"max_len": 3}, {"held_out": 0.105}, {"batch_size": 31}, {"seed": 1}]
-    changes += [{"min_count": 13}, {"max_words": 3}, {"lowercase": False}, {"density": 0.4}]
-    changes += [{"embeddings": file} for file in files]
+    changes += [{"min_count": 13}, {"max_words": 3}, {"lowercase": False}, {"share": 0.4}]
+    changes += [{"vectors": file} for file in files]
     facts = [facts_of(tmp_path / "run", monkeypatch, **one) for one in changes]
     for number, one in enumerate(facts):
         assert one not in facts[:number], changes[number]
@@ -610,8 +610,8 @@ def test_minutes_stop_a_run_and_it_is_whole(here, tmp_path, monkeypatch, capsys)
     assert "label" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("density", slow_but(["0.2", "0.75"], "0.2"))
-def test_the_multiplier_holds_the_density(density, tmp_path):
+@pytest.mark.parametrize("share", slow_but(["0.2", "0.75"], "0.2"))
+def test_the_multiplier_holds_the_density(share, tmp_path):
     rng = np.random.default_rng(0)
     rows = []
     for i in range(200):
@@ -624,11 +624,11 @@ def test_the_multiplier_holds_the_density(density, tmp_path):
         "--model.embedding-dim=8 "
         "--train.parallel=single --train.eval-every=50 --train.optimizer.learning-rate=0.002"
     )
-    assert main(["train", str(path), "--out", str(out), "--density", density, *steps.split()]) == 0
+    assert main(["train", str(path), "--out", str(out), "--share", share, *steps.split()]) == 0
     report = json.loads((out / "report.json").read_text())
-    assert report["validation"]["density"] == pytest.approx(float(density), abs=0.06)
+    assert report["validation"]["share"] == pytest.approx(float(share), abs=0.06)
     assert report["validation"]["accuracy"] > 0.8
-    assert export.read_config(out)["model"]["gates"]["density"] == float(density)
+    assert export.read_config(out)["model"]["gates"]["density"] == float(share)
 
 
 def test_results_replace_no_input_and_no_file_of_another_kind(here, tmp_path, capsys):
@@ -655,7 +655,7 @@ def test_results_replace_no_input_and_no_file_of_another_kind(here, tmp_path, ca
 @pytest.mark.parametrize("name", ["two\nlines", "bad\udcff", "\U0001f468\u200d\U0001f467", " "])
 def test_a_folder_may_have_any_name(name, tmp_path, capsys):
     path, out = write_csv(tmp_path / "films.csv", TEXTS), str(tmp_path / name)
-    assert main(["train", str(path), "--out", out, "--density", "0.5"]) == 0
+    assert main(["train", str(path), "--out", out, "--share", "0.5"]) == 0
     assert main(["predict", out, "dull film"]) == 0
     assert jsonl(capsys.readouterr().out)[0]["label"] == "bad"
 
@@ -663,13 +663,11 @@ def test_a_folder_may_have_any_name(name, tmp_path, capsys):
 def test_the_density_of_pairs_is_a_share_of_pairs_of_words(tmp_path, capsys):
     path, out = write_csv(tmp_path / "pairs.csv", PAIRS, COLUMNS), str(tmp_path / "m")
     tiny = ["--num-steps", "2", "--model.hidden=4", "--model.embedding-dim=6", *RUN]
-    assert "leave it out\n" in refused(
-        ["train", str(path), "--out", out, "--density", "0.5"], capsys
-    )
+    assert "leave it out\n" in refused(["train", str(path), "--out", out, "--share", "0.5"], capsys)
     assert main(["train", str(path), "--out", out, *tiny]) == 0
     assert main(["evaluate", out, str(path)]) == 0
     said = capsys.readouterr().out
-    assert re.search(r"^density: [01]\.\d{4} of the pairs of words are selected$", said, re.M)
+    assert re.search(r"^share: [01]\.\d{4} of the pairs of words are selected$", said, re.M)
 
 
 @pytest.mark.slow
@@ -685,8 +683,8 @@ def test_pairs_are_known_by_their_columns(here, tmp_path, capsys):
     assert main(["predict", out, "a dog runs", "a cat runs"]) == 0
     (one,) = jsonl(capsys.readouterr().out)
     assert one["label"] in ("same", "other")
-    assert len(one["kept"]) == 2
-    assert "in turns, got 1" in refused(["predict", out, "a dog"], capsys)
+    assert len(one["read"]) == 2
+    assert refused(["predict", out, "a dog"], capsys).rstrip().endswith("in turns, got 1 text")
     assert "in turns, got 1" in refused(["explain", out, "a dog"], capsys)
     for command in ("predict", "explain"):
         assert "got standard input, whose lines have no columns" in refused(
@@ -727,28 +725,30 @@ def test_bad_data_are_refused_in_one_line_and_nothing_is_written(name, tmp_path,
     ("options", "message"),
     [
         (["--model", "ganett"], "--model must be one of"),
-        (["--num-steps", "3"], "leave it out, or give --model 'ganet'"),
+        (
+            ["--num-steps", "3"],
+            "--num-steps must be left out for a lexicon, which has no network: add --model ganet",
+        ),
         (
             ["--model.hidden", "3"],
             "--model.hidden must be left out for a lexicon",
         ),
-        (["--num-steps", "0"], "--num-steps must be at least 1"),
-        (["--minutes", "0"], "--minutes must be positive"),
-        (["--density", "1.5"], "--density must be in (0, 1]"),
+        (["--model=ganet", "--num-steps", "0"], "--num-steps must be at least 1"),
+        (["--model=ganet", "--minutes", "0"], "--minutes must be positive"),
+        (["--share", "1.5"], "--share must be in (0, 1]"),
         (
-            ["--density", "0.2", "--model", "soft"],
-            "leave it out, or give --model 'lexicon' or --model 'ganet'",
+            ["--share", "0.2", "--model", "soft"],
+            "leave it out, or give --model lexicon or --model ganet",
         ),
         (["--held-out", "1"], "--held-out must be in (0, 1)"),
-        (["--cpu-devices", "0"], "--cpu-devices must be at least 1"),
-        (["--cpu-devices", "500"], "--cpu-devices must be at most 128, got 500"),
-        (["--seed", "-1"], "--seed must be at least 0, got -1"),
-        (["--embeddings", "nowhere.txt"], "nowhere.txt"),
+        (["--model=gru", "--cpu-devices", "500"], "--cpu-devices must be at most 128, got 500"),
+        (["--model=gru", "--seed", "-1"], "--seed must be at least 0, got -1"),
+        (["--model=gru", "--vectors", "nowhere.txt"], "nowhere.txt"),
         (["--model", "ganet", "--validation", "nowhere.csv"], "nowhere.csv"),
         (["--model", "ganet", "--encoding", "klingon"], "klingon"),
         (["--model", "ganet", "--text", "a", "b", "--task", "text"], "--text must name one column"),
         (["--text", "text", "--task", "pair"], "--text must name two columns"),
-        (["--train.seeds", "2"], "--train.seeds must be left out"),
+        (["--model=gru", "--train.seeds", "2"], "unknown option --train.seeds"),
         (
             ["--model", "ganet", "--minutes", "1", "--train.optimizer.schedule", "cosine"],
             "give --num-steps",
@@ -756,18 +756,21 @@ def test_bad_data_are_refused_in_one_line_and_nothing_is_written(name, tmp_path,
     ],
 )
 def test_bad_options_are_refused_in_one_line(options, message, here, tmp_path, capsys):
-    args = ["train", "reviews.csv", "--out", str(tmp_path / "m"), *RUN, *options]
+    args = ["train", "reviews.csv", "--out", str(tmp_path / "m"), *options]
+    args += RUN if "--model" in " ".join(options) and "--model.hidden" not in options else []
     assert message in refused(args, capsys)
     assert names(tmp_path) == []
 
 
 def test_an_option_that_is_switched_off_arrives(here, tmp_path, capsys, monkeypatch):
     seen = []
-    monkeypatch.setattr("gatedjax._commands.train._train", lambda *args: seen.append(args[2]) or 0)
+    name = "gatedjax._commands._train_network.open_data"
+    monkeypatch.setattr(name, lambda *args: seen.append(args[2]) or sys.exit(0))
     args = ["train", "reviews.csv", "--out", str(tmp_path / "m"), "--model.no_post_tanh"]
     args += ["--model", "ganet"]
     args += ["--minutes", "3", "--num-steps", "4", "--train.optimizer.schedule=cosine"]
-    assert main([*args, "--train.no-progress"]) == 0
+    with pytest.raises(SystemExit, match="0"):
+        main([*args, "--train.no-progress"])
     (options,) = seen
     assert options.network == {"post_tanh": False}
     assert options.training == {"optimizer.schedule": "cosine", "progress": False}
@@ -782,10 +785,20 @@ def test_a_label_that_training_has_not_seen(here, tmp_path, capsys):
     assert names(tmp_path) == ["test.csv"]
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="no file system that refuses all")
+def test_a_place_that_cannot_be_written_is_found_before_the_training(here, capsys):
+    message = refused(["train", "reviews.csv", "--out", "/proc/none"], capsys)
+    assert "error: /proc must be a folder in which none can be made" in message
+
+
 @pytest.mark.parametrize("command", ["predict", "evaluate", "explain"])
 def test_a_folder_that_is_no_model(command, here, tmp_path, capsys):
     rest = ["reviews.csv"] if command == "evaluate" else ["a film"]
-    for folder, message in ((tmp_path / "none", "no such folder"), (tmp_path, "lacks config.json")):
+    for folder, message in (
+        (tmp_path / "none", "no such folder"),
+        (tmp_path, "lacks config.json"),
+        ("reviews.csv", "reviews.csv must be the folder of a model, got a file"),
+    ):
         assert message in refused([command, str(folder), *rest], capsys)
     newer = tmp_path / "newer"
     export.save(newer, {"w": np.zeros(1, np.float32)},
@@ -827,17 +840,21 @@ def test_prediction_starts_soon_enough_to_be_used(here):
     assert os.listdir(here)
 
 
+def task_of(args):
+    return train._choose(args)[0]
+
+
 def test_the_task_is_that_of_the_data(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sentiment").mkdir()  # an option's value that is there, too
     write_csv(tmp_path / "pairs.csv", PAIRS, ("premise", "hypothesis", "sentiment"))
     for args in (["--label", "sentiment", "pairs.csv"], ["pairs.csv", "--label", "sentiment"]):
-        assert train._task([*args, "--out", "m"]) == "pair"
-    assert train._task(["--train.optimizer.name", "adam", "pairs.csv", "--out", "m"]) == "pair"
-    assert train._task(["nowhere.csv", "--out", "m"]) == train._task(["--out", "m"]) == "text"
+        assert task_of([*args, "--out", "m"]) == "pair"
+    assert task_of(["--train.optimizer.name", "adam", "pairs.csv", "--out", "m"]) == "pair"
+    assert task_of(["nowhere.csv", "--out", "m"]) == task_of(["--out", "m"]) == "text"
     asked = []
-    monkeypatch.setattr(train, "infer_task", lambda name, **_: asked.append(name) or "pair")
-    assert train._task(["--min_count", "2", "sick", "--out", "m"]) == "pair"
+    monkeypatch.setattr(_columns, "infer_task", lambda name, **_: asked.append(name) or "pair")
+    assert task_of(["--min_count", "2", "sick", "--out", "m"]) == "pair"
     assert asked == ["sick"]  # a set by its name
 
 
@@ -889,6 +906,20 @@ def test_the_set_that_is_part_of_the_program_can_be_trained(tmp_path, monkeypatc
     small = ["--num-steps", "2", "--batch-size", "16", "--max-len", "8", *TINY]
     assert main(["train", "demo", "--out", "model", "--test", "demo", *small]) == 0
     said = capsys.readouterr().err
-    assert "demo (generated sentences): 4,000 texts in 2 classes" in said
+    assert "demo (sentences of three authors): 4,735 texts in 3 classes" in said
     report = json.loads((tmp_path / "model" / "report.json").read_text())
-    assert (report["data"]["test"]["n"], report["data"]["train"]["copies"]) == (1000, 9)
+    assert (report["data"]["train"]["n"], report["data"]["test"]["n"]) == (4261, 1224)
+
+
+@pytest.mark.slow
+def test_words_of_unseen_chapters_tell_the_authors_of_the_demo_apart(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "demo", "--out", "model", "--test", "demo", "--share", "0.4"]) == 0
+    report = json.loads((tmp_path / "model" / "report.json").read_text())
+    assert report["test"]["accuracy"] > 0.75  # the most frequent class has 0.41
+    capsys.readouterr()
+    text = "The captain bade us row ashore from the ship"
+    assert main(["predict", "model", text]) == 0
+    (answer,) = jsonl(capsys.readouterr().out)
+    assert answer["label"] == "Stevenson"
+    assert {"captain", "ship"} <= set(answer["read"])

@@ -5,14 +5,20 @@ import collections
 import numpy as np
 import pytest
 
-from gatedjax.text import _corpus
-from gatedjax.text._copies import count_overlap, equal_texts, find_duplicates, single_text_classes
-from gatedjax.text._corpus import Numbers, read_corpus, read_training, split_texts
-from gatedjax.text._read import Columns, open_table
+from gatedjax.text.corpus import _corpus
+from gatedjax.text.corpus._copies import (
+    count_overlap,
+    equal_texts,
+    find_duplicates,
+    single_text_classes,
+)
+from gatedjax.text.corpus._corpus import Numbers, read_corpus, read_training, split_texts
+from gatedjax.text.sources._open import open_table
+from gatedjax.text.sources._table import Columns
 
 
-def read(rows, folder, **options):
-    return read_training(open_table(rows), folder, lowercase=True, **options)
+def read(rows, **options):
+    return read_training(open_table(rows), lowercase=True, **options)
 
 
 def drawn(n, words, classes, seed=0):
@@ -24,15 +30,14 @@ def drawn(n, words, classes, seed=0):
     ]
 
 
-def test_copies_and_contradictions_are_those_of_a_loop(tmp_path):
+def test_copies_and_contradictions_are_those_of_a_loop():
     rows = drawn(120, ["dull", "Dull", "bright", "film"], ["a", "b", "c"])
-    corpus, _ = read(rows, tmp_path)
+    corpus, _ = read(rows)
     lines, labels = collections.defaultdict(list), collections.defaultdict(set)
     for number, (text, label) in enumerate(rows, 1):
         lines[text.lower()].append(number)
         labels[text.lower()].add(label)
     copies = find_duplicates(corpus)
-    assert copies.texts == sum(len(numbers) > 1 for numbers in lines.values())
     assert copies.copies == len(rows) - len(lines)
     several = [text for text in lines if len(labels[text]) > 1]
     assert copies.conflicts == len(several)
@@ -44,29 +49,23 @@ def test_copies_and_contradictions_are_those_of_a_loop(tmp_path):
     firsts = [lines[text.lower()][0] - 1 for text, _ in rows]
     assert equal_texts(corpus).tolist() == firsts
     counts, contradictions = copies.render()
-    assert f"{copies.copies} lines with a text that an earlier line has" in counts
-    assert f"{copies.conflicts} texts with different labels" in contradictions
+    assert counts == f"{copies.copies} duplicate lines"
+    assert f"{copies.conflicts} texts with different labels on " in contradictions
 
 
-def test_data_without_copies_say_so_by_silence(tmp_path):
-    corpus, _ = read([("a", "x"), ("b", "x"), ("a b", "y")], tmp_path)
-    assert find_duplicates(corpus).render() == []
-    assert equal_texts(corpus).tolist() == [0, 1, 2]
-
-
-def test_pairs_are_equal_if_both_texts_are(tmp_path):
+def test_pairs_are_equal_if_both_texts_are():
     rows = [("a", "b c", 0), ("a b", "c", 1), ("A", "b c", 1)]
     table = open_table(rows, Columns(("premise", "hypothesis")))
-    corpus = read_corpus(table, tmp_path, "train", Numbers(lowercase=True))
+    corpus = read_corpus(table, Numbers(lowercase=True))
     assert equal_texts(corpus).tolist() == [0, 1, 0]
 
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("fraction", [0.02, 0.1, 0.5])
-def test_equal_texts_stay_on_one_side_and_training_has_every_class(seed, fraction, tmp_path):
+def test_equal_texts_stay_on_one_side_and_training_has_every_class(seed, fraction):
     rows = drawn(90, ["dull", "bright", "film", "new", "old"], ["a", "b", "c"], seed)
     rows.append(("a text of its own class", "d"))
-    corpus, _ = read(rows, tmp_path)
+    corpus, _ = read(rows)
     equal = equal_texts(corpus)
     training, validation = split_texts(corpus.labels, fraction, equal)
     assert sorted([*training, *validation]) == list(range(len(rows)))
@@ -86,9 +85,9 @@ def test_a_text_with_very_many_copies_does_not_fill_the_validation_part():
     assert 20 <= len(validation) <= 40
 
 
-def test_a_class_with_a_single_text_is_for_training(tmp_path):
+def test_a_class_with_a_single_text_is_for_training():
     rows = [("a", "x"), ("b", "x"), ("c", "x"), ("d", "y"), ("d", "y"), ("D", "y")]
-    corpus, _ = read(rows, tmp_path)
+    corpus, _ = read(rows)
     assert single_text_classes(corpus) == ["y"]
     _corpus.check_trainable(corpus, split=True)
     for fraction in (0.1, 0.5, 0.9):
@@ -105,23 +104,15 @@ def test_a_label_that_only_contradicts_never_leaves_the_training_part():
         assert set(labels[training]) == {0, 1}
 
 
-def test_rare_classes_are_left_out_of_all_parts(tmp_path):
+def test_rare_classes_are_left_out_of_all_parts():
     rows = [("a", "x"), ("b", "x"), ("c", "y"), ("d", "y"), ("e", "z")]
-    corpus, numbers = read(rows, tmp_path, min_class=2)
+    corpus, numbers = read(rows, min_class=2)
     assert corpus.classes == ("x", "y")
     assert corpus.left_out == {"z": 1}
     assert corpus.lines.tolist() == [1, 2, 3, 4]
-    test = read_corpus(
-        open_table([("f", "z"), ("A", "x")]), tmp_path, "test", numbers, classes=corpus.classes
-    )
+    test = read_corpus(open_table([("f", "z"), ("A", "x")]), numbers, classes=corpus.classes)
     assert len(test) == 1
     assert test.left_out == {"z": 1}
     assert count_overlap(corpus, test) == 1
     with pytest.raises(ValueError, match=r"min_class must be at most 2, .*, got 3"):
-        read(rows, tmp_path, min_class=3)
-
-
-def test_reasons_are_counted(tmp_path):
-    rows = [("a", "x"), ("b", "y"), ("", "x"), ("", "y"), ("c", None), ("\u200b", "x")]
-    corpus, _ = read(rows, tmp_path)
-    assert corpus.reasons == {"no text": 2, "no label": 1, "a text without a word": 1}
+        read(rows, min_class=3)

@@ -10,16 +10,14 @@ import numpy as np
 import pytest
 
 from gatedjax import TextClassifier
-from gatedjax.explore import _sentences
-from gatedjax.text import Prediction, _estimator
-from gatedjax.text._corpus import Numbers, read_corpus
-from gatedjax.text._evaluation import evaluate_model
-from gatedjax.text._model import TextOutput
-from gatedjax.text._read import open_table
-from gatedjax.text._tagged import read_tagged
-from gatedjax.text._tagging import word_probabilities
-from gatedjax.text._tags import open_sentences, open_tags
-from gatedjax.text._tokens import Tokenizer
+from gatedjax.text import Prediction
+from gatedjax.text.corpus._corpus import Numbers, read_corpus
+from gatedjax.text.corpus._tagged import read_tagged
+from gatedjax.text.estimators import _base as _estimator
+from gatedjax.text.models._network import TextOutput
+from gatedjax.text.models._tagging import word_probabilities
+from gatedjax.text.sources._conll import open_sentences
+from gatedjax.text.sources._open import open_table
 
 CAFE = "caf\u00e9"
 APART = unicodedata.normalize("NFD", CAFE)
@@ -34,44 +32,36 @@ def labels_of(data):
     return [record.label for record in open_table(data)]
 
 
-def corpus_of(labels, folder, classes=None):
+def corpus_of(labels, classes=None):
     rows = [(f"word {i}", label) for i, label in enumerate(labels)]
-    return read_corpus(open_table(rows), folder, "train", Numbers(lowercase=True), classes=classes)
+    return read_corpus(open_table(rows), Numbers(lowercase=True), classes=classes)
 
 
-@pytest.mark.parametrize("source", ["csv", "tsv", "jsonl", "txt", "folder", "rows", "dict"])
+LABELS = [CAFE, APART, *(f"{space}bar{space}" for space in SPACES)]
+FAST = [CAFE, APART, "bar", "bar\u3000", "bar\u00a0", "bar", "bar"]
+TABLES = {
+    "csv": ("text,label\n", 't{},"{}"\n', LABELS),
+    "tsv": ("text\tlabel\n", "t{}\t{}\n", [label.strip("\t") for label in LABELS]),
+    "jsonl": ("", '{{"text": "t{}", "label": {}}}\n', [json.dumps(label) for label in LABELS]),
+    "txt": ("", "__label__{1} t{0}\n", FAST),
+}
+
+
+@pytest.mark.parametrize("source", [*TABLES, "folder", "rows", "dict"])
 def test_a_label_is_composed_and_has_no_spaces_around_it_in_every_source(source, tmp_path):
-    given = [CAFE, APART] + [f"{space}bar{space}" for space in SPACES]
-    texts = [f"text {i}" for i in range(len(given))]
-    path = tmp_path / f"a.{source}"
-    if source == "csv":
-        rows = [f'{text},"{label}"\n' for text, label in zip(texts, given, strict=True)]
-        path.write_text("text,label\n" + "".join(rows), encoding="utf-8")
-        data = path
-    elif source == "tsv":
-        rows = [
-            f"{text}\t{label.strip(chr(9))}\n" for text, label in zip(texts, given, strict=True)
-        ]
-        path.write_text("text\tlabel\n" + "".join(rows), encoding="utf-8")
-        data = path
-    elif source == "jsonl":
-        rows = [{"text": text, "label": label} for text, label in zip(texts, given, strict=True)]
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        data = path
-    elif source == "txt":
-        given = [CAFE, APART, "bar", "bar\u3000", "bar\u00a0", "bar", "bar"]
-        rows = [f"__label__{label} {text}\n" for text, label in zip(texts, given, strict=True)]
-        path.write_text("".join(rows), encoding="utf-8")
-        data = path
+    texts, data = [f"text {i}" for i in range(len(LABELS))], tmp_path / f"a.{source}"
+    if source in TABLES:
+        head, line, labels = TABLES[source]
+        lines = [line.format(i, label) for i, label in enumerate(labels)]
+        data.write_text(head + "".join(lines), encoding="utf-8")
     elif source == "folder":
         for name in (CAFE, APART, "bar", "bar ", " bar", "bar\u3000", "\u00a0bar"):
-            (path / name).mkdir(parents=True)
-            (path / name / "a.txt").write_text("a text")
-        data = path
+            (data / name).mkdir(parents=True)
+            (data / name / "a.txt").write_text("a text")
     elif source == "rows":
-        data = list(zip(texts, given, strict=True))
+        data = list(zip(texts, LABELS, strict=True))
     else:
-        data = {"text": texts, "label": np.array(given)}
+        data = {"text": texts, "label": np.array(LABELS)}
     assert sorted(labels_of(data)) == ["bar"] * 5 + [CAFE] * 2
 
 
@@ -108,24 +98,22 @@ ALIKE = [
 
 
 @pytest.mark.parametrize(("labels", "ours", "theirs"), ALIKE)
-def test_labels_that_only_look_the_same_are_refused_with_their_types(
-    labels, ours, theirs, tmp_path
-):
+def test_labels_that_only_look_the_same_are_refused_with_their_types(labels, ours, theirs):
     with pytest.raises(ValueError) as caught:
-        corpus_of([*labels, "other"] * 4, tmp_path)
+        corpus_of([*labels, "other"] * 4)
     assert str(caught.value) == (
         f"rows:2: labels that look the same must be equal, got {ours}, and {theirs} in rows:1: "
         "write both in the same way"
     )
     with pytest.raises(ValueError) as caught:
-        corpus_of([labels[1]], tmp_path, classes=(labels[0], "other"))
+        corpus_of([labels[1]], classes=(labels[0], "other"))
     assert f"got {ours}, which only looks like the class {theirs}: " in str(caught.value)
 
 
-def test_labels_that_look_different_are_different(tmp_path):
+def test_labels_that_look_different_are_different():
     labels = ["1", "01", "1.0", "1.00", "True", "true", "pos", "Pos", 2, 2.5, "2.50"]
-    assert set(corpus_of(labels * 3, tmp_path).classes) == set(labels)
-    assert corpus_of([1, 1.0, np.float32(1), 2] * 3, tmp_path).classes == (1, 2)
+    assert set(corpus_of(labels * 3).classes) == set(labels)
+    assert corpus_of([1, 1.0, np.float32(1), 2] * 3).classes == (1, 2)
 
 
 def classifier(classes, predicted):
@@ -182,7 +170,7 @@ def test_arrays_of_labels_keep_what_they_are(labels):
 
 
 def test_fit_warns_where_the_class_of_a_label_is_spelt_otherwise(monkeypatch):
-    monkeypatch.setattr(_estimator, "train_model", lambda kind, table, *rest, **more: list(table))
+    monkeypatch.setattr(_estimator, "train_any", lambda kind, table, *rest, **more: list(table))
     one, taken = TextClassifier("ganet"), []
     monkeypatch.setattr(one, "_take", taken.extend)
     with pytest.warns(UserWarning, match=r"y has 'b ', which becomes the class 'b'"):
@@ -190,38 +178,16 @@ def test_fit_warns_where_the_class_of_a_label_is_spelt_otherwise(monkeypatch):
     assert [record.label for record in taken] == ["a", "b", "b", "a"]
 
 
-def test_evaluation_reads_labels_by_the_same_rule():
-    read = TextOutput((("a",),), np.array([0.75, 0.25]), (), 1.0, None, None)
-    model = types.SimpleNamespace(
-        kind="text", classes=(CAFE, 1), read_texts=lambda texts: [read] * len(list(texts)),
-        entry=types.SimpleNamespace(gated=False), max_len=9, ids=lambda tokens: [0] * len(tokens),
-        list_windows=lambda examples: (examples, None),
-        run=lambda batch: {"probabilities": np.ones((4096, 2)), "kept": [np.ones((4096, 9), bool)]},
-    )  # fmt: skip
-    metrics = evaluate_model(model, open_table([("a", APART), ("b", f" {CAFE}"), ("c", 1)]))
-    assert metrics["accuracy"] == pytest.approx(2 / 3)
-    with pytest.raises(ValueError, match=r"rows:2: label must .* got '1' \(str\).* 1 \(int\)"):
-        evaluate_model(model, open_table([("a", CAFE), ("b", "1")]))
-
-
-def test_sentences_to_explore_have_labels_of_the_model_not_such_that_look_like_them():
-    explorer = types.SimpleNamespace(
-        models=[types.SimpleNamespace(classes=(0, 1))], tokenizer=Tokenizer(), views=()
-    )
-    with pytest.raises(ValueError, match=r"rows:1: label must .* got '0' \(str\)"):
-        _sentences.read_sentences(explorer, open_table([("a film", "0"), ("a film", "1")]))
-
-
 def test_tags_and_their_words_are_composed(tmp_path):
     path = tmp_path / "a.conll"
     path.write_text(f"{APART}\tB-{APART}\nx\tO \n", encoding="utf-8")
     rows = [([APART, "x"], [f"B-{APART}", " O"])]
-    for table in (open_tags(path), open_sentences(rows)):
+    for table in (open_sentences(path), open_sentences(rows)):
         (record,) = table
         assert (record.words, record.tags) == ((CAFE, "x"), (f"B-{CAFE}", "O"))
     rows = open_sentences([(["x", "y"], ["O", "O\u200b"])] * 3)
     with pytest.raises(ValueError, match=r"tags that look .* got 'O\\u200b' \(str\), and 'O'"):
-        read_tagged(rows, tmp_path, "none", Numbers(lowercase=True), longest=9)
+        read_tagged(rows, Numbers(lowercase=True), longest=9)
 
 
 def test_a_word_of_a_sentence_is_known_in_either_form():

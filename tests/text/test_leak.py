@@ -1,10 +1,10 @@
-"""By how much a prediction depends on words that are not kept: against removals one by one."""
+"""By how much a prediction depends on words that are not read: against removals one by one."""
 
 import numpy as np
 import pytest
 
-from gatedjax.text import _leak
-from gatedjax.text._leak import Sample, measure_leak, render_leak
+from gatedjax.text.answers import _leak
+from gatedjax.text.answers._leak import Sample, measure_leak, render_leak
 
 
 class Network:
@@ -25,8 +25,8 @@ class Network:
         ]
         self.shapes.append(batch["tokens"].shape)
         chances = np.array([self.probability(text) for text in zip(*rows, strict=True)])
-        kept = [batch[n] % 2 == 0 for n in ("tokens", "hypothesis") if n in batch]
-        return {"probabilities": np.stack([1 - chances, chances], 1), "kept": tuple(kept)}
+        read = [batch[n] % 2 == 0 for n in ("tokens", "hypothesis") if n in batch]
+        return {"probabilities": np.stack([1 - chances, chances], 1), "read": tuple(read)}
 
 
 def texts_of(inputs, count=5, longest=7):
@@ -51,10 +51,10 @@ def test_every_word_is_removed_in_turn(inputs, odd_words_count, monkeypatch):
                     rest = (*text[:place], [*ids[:i], *ids[i + 1 :]], *text[place + 1 :])
                     change = abs(network.probability(text) - network.probability(rest))
                     changes[bool(word % 2 == 0)].append(change)
-    assert found["open"] == pytest.approx(np.mean(changes[True]))
-    assert found["closed"] == pytest.approx(np.mean(changes[False]))
-    assert (found["closed"] > 0) == odd_words_count
-    assert (found["open_words"], found["closed_words"]) == tuple(map(len, changes.values()))[:2]
+    assert found["read"] == pytest.approx(np.mean(changes[True]))
+    assert found["not_read"] == pytest.approx(np.mean(changes[False]))
+    assert (found["not_read"] > 0) == odd_words_count
+    assert (found["words_read"], found["words_not_read"]) == tuple(map(len, changes.values()))[:2]
     assert found["texts"] == 5
     assert set(network.shapes) == {(8, 8), (8, 16)}
 
@@ -63,8 +63,8 @@ def test_the_work_is_bounded_and_the_same_every_time(monkeypatch):
     texts = texts_of(1, count=64, longest=60)
     network = Network(True)
     found = measure_leak(network, texts, lambda size: (64, 64))
-    assert found["closed_words"] <= 64 * 4
-    assert found["open_words"] <= 64 * 4
+    assert found["words_not_read"] <= 64 * 4
+    assert found["words_read"] <= 64 * 4
     assert len(network.shapes) <= 9
     assert measure_leak(network, texts, lambda size: (64, 64)) == found
     monkeypatch.setattr(_leak, "_WORDS", 1000)
@@ -77,9 +77,9 @@ def test_there_is_none_without_words_of_both_kinds():
     for texts in ([even], [odd], [one, even], []):
         assert measure_leak(network, texts, lambda size: (8, 8)) is None
     found = measure_leak(network, [even, odd], lambda size: (8, 8))
-    assert render_leak({**found, "closed": 0.0105, "open": 0.01006}) == (
-        "the probability changes by 0.0105 on average when a closed word is removed, and by 0.0101 "
-        "when an open word is (2 and 2 words of 2 texts)"
+    assert render_leak({**found, "not_read": 0.0105, "read": 0.01006}) == (
+        "the probability changes by 0.0105 on average when a word that is not read is removed, and "
+        "by 0.0101 when a word that is read is (2 and 2 words of 2 texts)"
     )
 
 

@@ -3,23 +3,22 @@
 import dataclasses
 import hashlib
 import json
-import pickle
 import re
 
 import jax
 import numpy as np
 import pytest
 
-from gatedjax import export
 from gatedjax.__main__ import main
 from gatedjax.lexicon._lexicon import NOTHING_KNOWN
 from gatedjax.models import GANet
-from gatedjax.text._buckets import CELLS, FINE, rows_of, sizes_of, width_of
-from gatedjax.text._model import Failure, TrainedModel
-from gatedjax.text._networks import PAIR, TAGS, TEXT, held_at, likeliest
 from gatedjax.text._options import TextOptions
-from gatedjax.text._read import open_table
-from gatedjax.text._training import COLUMNS, train_model
+from gatedjax.text.answers._prediction import COLUMNS, Failure
+from gatedjax.text.fit._fit import train_any
+from gatedjax.text.models._buckets import CELLS, FINE, sizes_of, width_of
+from gatedjax.text.models._entries import PAIR, TAGS, TEXT, held_at, likeliest
+from gatedjax.text.models._network import TrainedModel
+from gatedjax.text.sources._open import open_table
 from tests._programs import Plugin
 from tests._slow import slow_but
 from tests.text._own import PAIRS, TEXTS, options
@@ -27,7 +26,7 @@ from tests.tolerances import F32
 
 
 def train(kind, rows, folder, **changes):
-    return train_model(kind, open_table(rows, COLUMNS[kind]), TextOptions(**changes), folder)
+    return train_any(kind, open_table(rows, COLUMNS[kind]), TextOptions(**changes), folder)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +58,7 @@ def alone(model):
     call = jax.jit(lambda params, batch: model.module.apply({"params": params}, batch))
 
     def run(text):
-        ids = model.ids(model.tokens([text])[0])
+        ids = model.ids(model.all_tokens([text])[0])
         batch = {"tokens": ids[None], "lengths": np.array([len(ids)], np.int32)}
         return jax.tree.map(np.asarray, call(model.params, batch))
 
@@ -69,18 +68,16 @@ def alone(model):
 def test_every_text_is_read_as_if_it_were_alone(model, alone):
     texts = [text for text in drawn(300) if len(text[0].split()) in (1, 7, 9)] * 3
     assert len(texts) > 30
-    for (text,), one, said in zip(
-        texts, model.read_texts(texts), model.predict(texts), strict=True
-    ):
+    for (text,), one, said in zip(texts, model.read(texts), model.predict(texts), strict=True):
         output = alone(text)
         probabilities = softmax(output.logits[0])
         np.testing.assert_allclose(one.probabilities, probabilities, **F32)
         np.testing.assert_allclose(one.attention, output.attention[0], **F32)
-        kept = output.gates[0] > 0
-        np.testing.assert_array_equal(one.masks[0], kept)
-        assert said.kept == [w for w, k in zip(text.split(), kept, strict=True) if k]
+        read = output.gates[0] > 0
+        np.testing.assert_array_equal(one.masks[0], read)
+        assert said.read == [w for w, k in zip(text.split(), read, strict=True) if k]
         assert said.label == model.classes[int(np.argmax(probabilities))]
-        assert one.density == pytest.approx(kept.mean())
+        assert one.share == pytest.approx(read.mean())
         np.testing.assert_allclose(one.gates, 1 / (1 + np.exp(-output.gate_logits[0])), **F32)
 
 
@@ -90,15 +87,15 @@ def test_predictions_do_not_depend_on_company_or_padding(model):
     for place in (0, 7, 29):
         (row,) = model.probabilities([texts[place]])
         np.testing.assert_allclose(row, together[place], **F32)
-    tokens = model.tokens(texts[3])
+    tokens = model.all_tokens(texts[3])
     wide = [model.run(model.batch([tokens], edge)) for edge in (16, 24)]
-    for name in ("probabilities", "density"):
+    for name in ("probabilities", "share"):
         np.testing.assert_allclose(wide[0][name], wide[1][name], **F32)
 
 
 def test_order_is_kept_across_chunks_and_failures(model):
     texts = [*drawn(9), ("",), *drawn(4, seed=2), (" \t ",), ("\x00\x1b\x9b",), (3,), ("a", "b")]
-    found = list(model.read_texts(texts, chunk=4))
+    found = list(model.read(texts, chunk=4))
     assert len(found) == len(texts)
     errors = [one.error if isinstance(one, Failure) else None for one in found]
     assert errors[:9] == [None] * 9
@@ -109,7 +106,7 @@ def test_order_is_kept_across_chunks_and_failures(model):
     for (text, *_), one in zip(texts, found, strict=True):
         if not isinstance(one, Failure):
             assert one.tokens == (() if one.note else tuple(text.split()),)
-    whole = list(model.read_texts(texts))
+    whole = list(model.read(texts))
     for one, other in zip(found, whole, strict=True):
         if not isinstance(one, Failure):
             np.testing.assert_allclose(one.probabilities, other.probabilities, **F32)
@@ -125,8 +122,8 @@ def test_a_text_that_fails_says_which(model):
 def test_a_long_text_is_read_to_its_end(model):
     text = " ".join(["dull", "film"] * 2500)
     (long,), (short,) = (
-        model.read_texts([(text,)]),
-        model.read_texts([(" ".join(text.split()[:40]),)]),
+        model.read([(text,)]),
+        model.read([(" ".join(text.split()[:40]),)]),
     )
     assert len(long.tokens[0]) == 5000
     # All windows of this text are equal.
@@ -139,14 +136,14 @@ def test_the_shapes_of_batches_are_few(longest):
     for length in range(longest + 1):
         edge = width_of(length, longest)
         assert length <= edge <= max(longest, FINE[0])
-        rows = rows_of(edge)
+        rows = sizes_of(edge)[-1]
         assert rows * edge <= max(CELLS, 8 * edge)
         shapes |= {(size, edge) for size in sizes_of(edge)}
     assert len(shapes) <= 3 * (len(FINE) + 5)
 
 
 def test_batches_hold_every_text_once_in_those_shapes(model):
-    tokens = [model.tokens(text) for text in drawn(700, longest=70)]
+    tokens = [(model.all_tokens(text)[0][:40],) for text in drawn(700, longest=70)]
     seen, shapes = [], set()
     for numbers, batch in model.batches(tokens):
         seen += numbers
@@ -174,7 +171,7 @@ def test_gates_that_are_given_are_those_of_single_calls(model):
         padded[2, 0, :3] = pattern
         np.testing.assert_allclose(row, softmax(call(padded).logits)[2, 0], **F32)
     # the gates of its own prediction give its own probabilities
-    (one,) = model.read_texts([(" ".join(tokens),)])
+    (one,) = model.read([(" ".join(tokens),)])
     own = model.with_gates(tokens, one.masks[0][None].astype(np.float32))
     np.testing.assert_allclose(own[0], one.probabilities, **F32)
 
@@ -218,27 +215,6 @@ def test_a_model_that_is_opened_again_compiles_nothing(model, folder):
     assert before[0] == before[1]
 
 
-def test_the_readers_of_exports_go_on_working(model, folder, alone):
-    params, config = export.load(folder)
-    jax.tree.map(np.testing.assert_array_equal, params, model.params)
-    one = export.load_params(folder / "model.safetensors")
-    jax.tree.map(np.testing.assert_array_equal, one, model.params)
-    assert config["classes"] == ["bad", "good"]
-    batch = model.batch([(("dull", "film"),)], 8)
-    plain = {name: batch[name] for name in ("tokens", "lengths")}
-    call = jax.jit(lambda p, b: model.module.apply({"params": p}, b).logits)
-    data = export.export_inference(call, params, plain)
-    found = export.load_inference(data)(params, plain)
-    np.testing.assert_allclose(found[0], alone("dull film").logits[0], **F32)
-
-
-def test_a_model_can_be_pickled_after_it_predicted(model):
-    texts = drawn(3, longest=8)
-    wanted = model.probabilities(texts)
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.probabilities(texts), wanted)
-
-
 def copied(folder, place):
     target = place / "copy"
     target.mkdir()
@@ -274,78 +250,34 @@ def test_a_damaged_file_is_refused(name, folder, tmp_path):
         TrainedModel.load(copy, ("text",))
 
 
+UNREADABLE, OTHER = "must be a model that this version can read", "must have the parameters of the"
+OTHER_CONFIGS = [
+    (lambda c: c["gatedjax"].update(format=99), "newer gatedjax that wrote it"),
+    (lambda c: c["gatedjax"].update(kind="cloze"), "answer"),
+    (lambda c: c.pop("gatedjax"), "must name the kind"),
+    (lambda c: c.update(network="other"), UNREADABLE),
+    (lambda c: c.update(model=3), UNREADABLE),
+    (lambda c: c["model"].update(novel=5), UNREADABLE),
+    (lambda c: c["model"].update(hidden=5), OTHER),
+    (lambda c: c.update(classes=["bad", "good", "x"], prior=[0.5, 0.5, 0]), OTHER),
+    *((lambda c, value=value: c.update(classes=value), UNREADABLE)
+      for value in (["bad"], 3, ["a", "a"])),
+    *((lambda c, value=value: c.update(prior=value), "prior must be 2 numbers in ")
+      for value in ([0.5, 0.25, 0.25], [1.5, -0.5])),
+    (lambda c: c.update(max_len=0), UNREADABLE),
+]  # fmt: skip
+OTHER_WORDS = [
+    (lambda v: v["words"].append("more"), OTHER),
+    (lambda v: v.update(words=3), UNREADABLE),
+    (lambda v: v["words"].__setitem__(4, 3), UNREADABLE),
+]
+
+
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("config.json", lambda c: c["gatedjax"].update(format=99), "newer gatedjax that wrote it"),
-        ("config.json", lambda c: c["gatedjax"].update(kind="cloze"), "answer"),
-        ("config.json", lambda c: c.pop("gatedjax"), "must name the kind"),
-        (
-            "config.json",
-            lambda c: c.update(network="other"),
-            "must be a model that this version can read",
-        ),
-        (
-            "config.json",
-            lambda c: c["model"].update(hidden=5),
-            "must have the parameters of the network",
-        ),
-        (
-            "config.json",
-            lambda c: c["model"].update(novel=5),
-            "must be a model that this version can read",
-        ),
-        ("config.json", lambda c: c.update(model=3), "must be a model that this version can read"),
-        (
-            "config.json",
-            lambda c: c.update(classes=["bad", "good", "x"], prior=[0.5, 0.5, 0]),
-            "must have the parameters of the",
-        ),
-        (
-            "config.json",
-            lambda c: c.update(classes=["bad"]),
-            "must be a model that this version can read",
-        ),
-        (
-            "config.json",
-            lambda c: c.update(classes=3),
-            "must be a model that this version can read",
-        ),
-        (
-            "config.json",
-            lambda c: c.update(classes=["a", "a"]),
-            "must be a model that this version can read",
-        ),
-        (
-            "config.json",
-            lambda c: c.update(prior=[0.5, 0.25, 0.25]),
-            "prior must be 2 numbers in ",
-        ),
-        (
-            "config.json",
-            lambda c: c.update(prior=[1.5, -0.5]),
-            "prior must be 2 numbers in ",
-        ),
-        (
-            "config.json",
-            lambda c: c.update(max_len=0),
-            "must be a model that this version can read",
-        ),
-        (
-            "vocabulary.json",
-            lambda v: v["words"].append("more"),
-            "must have the parameters of the network",
-        ),
-        (
-            "vocabulary.json",
-            lambda v: v.update(words=3),
-            "must be a model that this version can read",
-        ),
-        (
-            "vocabulary.json",
-            lambda v: v["words"].__setitem__(4, 3),
-            "must be a model that this version can read",
-        ),
+        *(("config.json", *row) for row in OTHER_CONFIGS),
+        *(("vocabulary.json", *row) for row in OTHER_WORDS),
     ],
 )
 def test_another_folder_is_refused_in_one_line(name, change, message, folder, tmp_path):
@@ -369,7 +301,7 @@ def test_columns_must_be_as_many_as_the_model_reads(kind, tmp_path, model):
     rows = PAIRS if kind == "text" else TEXTS
     table = open_table(rows, COLUMNS["pair" if kind == "text" else "text"])
     with pytest.raises(ValueError, match=r"columns.inputs must name"):
-        train_model(kind, table, TextOptions(**options("ssan", kind=kind)), tmp_path)
+        train_any(kind, table, TextOptions(**options("ssan", kind=kind)), tmp_path)
 
 
 @pytest.mark.parametrize("name", slow_but(sorted(set(TEXT) - {"ganet"}), "agt", "soft", "ssan"))
@@ -383,32 +315,32 @@ def test_every_network_of_pairs_trains_and_predicts(name, tmp_path):
     check_network(model, [("a dog runs", "a cat"), ("cow", "a cow runs now")])
 
 
-@pytest.mark.parametrize("density", [0.05, 0.2, 0.75])
-def test_the_bias_of_gates_is_moved_to_a_density(density):
+@pytest.mark.parametrize("share", [0.05, 0.2, 0.75])
+def test_the_bias_of_gates_is_moved_to_a_density(share):
     rng = np.random.default_rng(0)
     logits = rng.normal(2, 3, 400).astype(np.float32)
     params = {"auxiliary": {"gate": {"bias": np.array([0.5], np.float32), "kernel": 1}}, "w": 2}
-    moved = held_at(params, 1 / (1 + np.exp(-logits)), density)
+    moved = held_at(params, 1 / (1 + np.exp(-logits)), share)
     shift = moved["auxiliary"]["gate"]["bias"] - params["auxiliary"]["gate"]["bias"]
-    assert np.mean(logits + shift > 0) == pytest.approx(density, abs=1 / 400)
+    assert np.mean(logits + shift > 0) == pytest.approx(share, abs=1 / 400)
     assert (moved["w"], moved["auxiliary"]["gate"]["kernel"]) == (2, 1)
     assert params["auxiliary"]["gate"]["bias"] == 0.5  # left as they were
     # certain gates are no infinite logits
-    sure = held_at(params, np.array([0, 1, 1, 1], np.float32), density)
+    sure = held_at(params, np.array([0, 1, 1, 1], np.float32), share)
     assert np.isfinite(sure["auxiliary"]["gate"]["bias"]).all()
 
 
-@pytest.mark.parametrize(("density", "share"), [(0.5, 0.7), (0.3, 0.2), (0.6, 0.7), (0.01, 0.2)])
-def test_words_with_one_gate_are_open_or_closed_together(density, share):
+@pytest.mark.parametrize(("asked", "share"), [(0.5, 0.7), (0.3, 0.2), (0.6, 0.7), (0.01, 0.2)])
+def test_words_with_one_gate_are_open_or_closed_together(asked, share):
     probabilities = np.float32([0.1] * 3 + [0.5] * 5 + [0.9] * 2)
     params = {"auxiliary": {"gate": {"bias": np.zeros(1, np.float32)}}}
-    bias = held_at(params, probabilities, density)["auxiliary"]["gate"]["bias"]
+    bias = held_at(params, probabilities, asked)["auxiliary"]["gate"]["bias"]
     logits = np.log(probabilities / (1 - probabilities))
     assert np.mean(logits + bias > 0) == pytest.approx(share)
-    # in training's evaluation as in the model that is kept, whatever padding has
+    # in training's evaluation as in the model that is read, whatever padding has
     rows = np.stack([logits, np.full(10, 9, np.float32)])
     mask = np.array([[True], [False]]) & (rows == rows)
-    opened = jax.jit(likeliest)(rows, mask, np.float32(density))
+    opened = jax.jit(likeliest)(rows, mask, np.float32(asked))
     np.testing.assert_array_equal(opened, mask & (rows + bias > 0))
 
 
@@ -417,11 +349,11 @@ def check_network(model, texts):
     for texts_of_one, one in zip(texts, found, strict=True):
         assert one.label in model.classes
         assert 1 / len(model.classes) <= one.probability <= 1
-        assert 0 <= one.density <= 1
-        kept = one.kept if model.kind == "pair" else [one.kept]
-        for words, text in zip(kept, texts_of_one, strict=True):
+        assert 0 <= one.share <= 1
+        read = one.read if model.kind == "pair" else [one.read]
+        for words, text in zip(read, texts_of_one, strict=True):
             assert set(words) <= set(text.split())
-    (first,) = model.read_texts(texts[:1])
+    (first,) = model.read(texts[:1])
     assert first.probabilities.sum() == pytest.approx(1, abs=1e-5)
     if first.attention is not None:
         # the window of local attention takes from the weights, as in the paper

@@ -3,12 +3,17 @@
 import dataclasses
 import inspect
 import re
+from pathlib import Path
 
 import pytest
 
 from gatedjax.__main__ import main
+from gatedjax._commands._train_network import options_of
+from gatedjax._commands._training import LexiconOptions, text_options
 from gatedjax.text import PairClassifier, Tagger, TextClassifier
-from gatedjax.text._options import TextOptions, check_options
+from gatedjax.text._options import MODELS, TextOptions, check_options, uses
+from gatedjax.text.answers._prediction import WITHOUT_NETWORK
+from gatedjax.text.models._entries import networks
 
 FIELDS = dataclasses.fields(TextOptions)
 
@@ -22,26 +27,26 @@ def test_every_option_is_a_parameter_and_an_entry_of_the_docstring(cls):
     assert documented == [field.name for field in FIELDS]
 
 
-def test_every_option_is_one_of_the_command_with_the_same_description(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    with pytest.raises(SystemExit):
-        main(["train", "--help-all"])
-    shown = capsys.readouterr().out.replace(" ", "").replace("\n", "").replace("\u2502", "")
-    for field in FIELDS[:-2]:  # --model.NAME and --train.NAME stand for the last two
-        if field.name in ("tokenizer", "encoder"):  # functions, which no command line can have
-            assert f"--{field.name}" not in shown
-            continue
-        name, text = field.name.replace("_", "-"), field.metadata["text"].replace(" ", "")
-        assert re.search(rf"--{name}[A-Z{{,-][^.]*?{re.escape(text)}", shown), name
+PYTHON_ONLY = {"tokenizer", "encoder", "min_class"}
+
+
+def test_every_option_is_one_of_the_command_with_the_same_default():
+    missing = {field.name for field in FIELDS}
+    for form in (LexiconOptions, options_of("text", "ganet", has_vectors=False)):
+        command = form(data="texts.csv", out=Path("model"))
+        missing -= {field.name for field in dataclasses.fields(form)}
+        values = text_options(command, network=None, training=None)
+        assert vars(values) == vars(TextOptions(command.model))
+    assert missing - {"training"} == PYTHON_ONLY  # the group --train.NAME is the training
 
 
 @pytest.mark.parametrize("cls", [TextClassifier, PairClassifier, Tagger])
 def test_an_unknown_parameter_names_the_class_that_was_called(cls):
-    message = f"{cls.__name__} has no parameter 'denisty'. Did you mean 'density'? Its parameters"
+    message = f"{cls.__name__} has no parameter 'shrae'. Did you mean 'share'? Its parameters"
     with pytest.raises(TypeError, match=re.escape(message)):
-        cls(denisty=0.2)
+        cls(shrae=0.2)
     with pytest.raises(ValueError, match=re.escape(message)):
-        cls().set_params(denisty=0.2)
+        cls().set_params(shrae=0.2)
     assert cls("soft", seed=3).get_params()["model"] == "soft"
 
 
@@ -53,17 +58,16 @@ def test_models_with_equal_options_are_different_models():
 REFUSED = {
     "lexicon": {
         "num-steps": "3", "minutes": "2", "max-len": "9", "min-count": "2", "max-words": "9",
-        "batch-size": "4", "embeddings": "v.txt", "model.hidden": "3", "train.seed": "3",
+        "batch-size": "4", "model.hidden": "3", "train.seed": "3",
         "order": "a,b",
     },
     "ganet": {"class-weight": "balanced", "best-metric": "macro_f1", "threshold": "0.3",
-              "states": "s.npz", "minutes": "2 --train.optimizer.schedule cosine"},
-    "gru": {"density": "0.3"},
-    "ssan --task pair": {"density": "0.3", "threshold": "0.3", "order": "a,b"},
-    "ssan --task tags": {"tokens": "words", "min-class": "2", "threshold": "0.3"},
+              "minutes": "2 --train.optimizer.schedule cosine"},
+    "gru": {"share": "0.3"},
+    "ssan --task pair": {"share": "0.3", "threshold": "0.3", "order": "a,b"},
+    "ssan --task tags": {"tokens": "words", "threshold": "0.3"},
     "lexicon --task labels": {"class-weight": "balanced", "order": "a,b", "num-steps": "3"},
-    "lexicon --task regression": {"min-class": "2", "best-metric": "macro_f1", "threshold": "0.3"},
-    "states --states s.npz": {"tokens": "words", "num-steps": "3", "model.hidden": "3"},
+    "lexicon --task regression": {"best-metric": "macro_f1", "threshold": "0.3"},
 }  # fmt: skip
 """Options that a model refuses, with a value."""
 CASES = [(model, option) for model, options in REFUSED.items() for option in options]
@@ -82,9 +86,20 @@ def test_a_refused_option_is_named_as_it_is_typed_and_left_out(model, option, tm
     assert not re.search(r"\bNone\b|\w=\W|num_steps|max_len", said.replace(f"{tmp_path}", "")), said
 
 
-@pytest.mark.parametrize("option", ["embeddings", "num_steps", "max_len", "batch_size"])
-def test_what_a_lexicon_does_not_have_is_the_reason(option):
-    given = {"embeddings": "v.txt", "num_steps": 3, "max_len": 9, "batch_size": 4}
-    lacks = {"embeddings": "vectors", "max_len": "limit"}.get(option, "steps")
-    with pytest.raises(ValueError, match=f"^{option} must be left out .* which has no {lacks}"):
-        check_options(TextOptions(**{option: given[option]}), "text")
+def test_a_refused_option_names_the_models_that_use_it():
+    for option, model, others in (
+        ("share", "gru", "model='lexicon' or model='states' or model='ganet'"),
+        ("num_steps", "lexicon", "model='ganet'"),
+    ):
+        with pytest.raises(ValueError, match=f"leave it out, or give {others}$"):
+            check_options(TextOptions(model, **{option: 1}), "text")
+    with pytest.raises(ValueError, match=r"for the task 'pair', got 1: leave it out$"):
+        check_options(TextOptions("ssan", share=1), "pair")
+
+
+@pytest.mark.parametrize("kind", ["text", "pair", "tags"])
+def test_the_names_of_networks_are_those_of_their_entries(kind):
+    named = [name for name in MODELS[kind] if name not in WITHOUT_NETWORK]
+    assert named == list(networks(kind))
+    gated = [name for name in named if networks(kind)[name].gated]
+    assert gated == [name for name in uses("share", kind) if name not in WITHOUT_NETWORK]

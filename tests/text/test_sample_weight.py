@@ -13,15 +13,16 @@ from gatedjax import (
     TextRegressor,
 )
 from gatedjax.lexicon import RealHead, fit_lexicon, fit_pooling
-from gatedjax.text._baseline import LinearBaseline
-from gatedjax.text._calibration import choose_head_temperature, choose_temperature
-from gatedjax.text._metrics import classification_metrics, count_effective, measure_error
-from gatedjax.text._rivals import TfidfModel
-from gatedjax.text._target_metrics import (
-    choose_thresholds,
-    label_metrics,
-    ordinal_metrics,
-    real_metrics,
+from gatedjax.text.targets import _calibration
+from gatedjax.text.targets._base import count_effective, measure_error
+from gatedjax.text.targets._labels import choose_thresholds
+from tests.text._measures import (
+    choose_temperature,
+    measure_classes,
+    measure_grades,
+    measure_labels,
+    measure_numbers,
+    readings,
 )
 from tests.text._own import TEXTS
 from tests.text.test_states import encode_static
@@ -72,8 +73,8 @@ def test_columns_of_labels_and_frames_lose_the_rows_of_weight_0():
     weights = np.ones(len(X))
     weights[::5] = 0
     rows = np.flatnonzero(weights)
-    kept = [X[i] for i in rows]
-    expected = MultiLabelTextClassifier().fit(kept, y[rows]).predict_proba(X)
+    read = [X[i] for i in rows]
+    expected = MultiLabelTextClassifier().fit(read, y[rows]).predict_proba(X)
     for form in (y, coo_matrix(y), y.astype(bool)):
         model = MultiLabelTextClassifier().fit(X, form, sample_weight=weights)
         np.testing.assert_array_equal(model.predict_proba(X), expected)
@@ -125,8 +126,8 @@ def agree(one, other, names):
 def test_metrics_of_classes_are_those_of_repeated_texts_and_of_scikit_learn():
     chances = RNG.dirichlet(np.ones(3), N)
     labels = RNG.integers(0, 3, N)
-    metrics = classification_metrics(labels, chances, "abc", sample_weight=WEIGHTS)
-    repeated = classification_metrics(labels[TWICE], chances[TWICE], "abc")
+    metrics = measure_classes(labels, chances, "abc", weights=WEIGHTS)
+    repeated = measure_classes(labels[TWICE], chances[TWICE], "abc")
     agree(metrics, repeated, ("accuracy", "macro_f1", "nll", "brier", "ece"))
     predicted, given = chances.argmax(1), {"sample_weight": WEIGHTS}
     assert metrics["accuracy"] == pytest.approx(peers.accuracy_score(labels, predicted, **given))
@@ -137,26 +138,26 @@ def test_metrics_of_classes_are_those_of_repeated_texts_and_of_scikit_learn():
     assert metrics["n"] == N == sum(entry["n"] for entry in metrics["per_class"])
     assert metrics["effective_n"] == pytest.approx(WEIGHTS.sum() ** 2 / (WEIGHTS**2).sum())
     # The scale of the weights has no effect, also where they are below 1.
-    small = classification_metrics(labels, chances, "abc", sample_weight=WEIGHTS / 1000)
+    small = measure_classes(labels, chances, "abc", weights=WEIGHTS / 1000)
     agree(small, metrics, ("accuracy", "macro_f1", "nll", "brier", "ece", "effective_n"))
 
 
 def test_metrics_of_labels_numbers_and_grades_are_those_of_repeated_texts():
     targets, predicted = RNG.random((2, N, 3)) < 0.4
-    found = label_metrics(targets, predicted[:, :2], "ab", "c", WEIGHTS)
-    repeated = label_metrics(targets[TWICE], predicted[TWICE, :2], "ab", "c")
+    found = measure_labels(targets, predicted[:, :2], "ab", "c", WEIGHTS)
+    repeated = measure_labels(targets[TWICE], predicted[TWICE, :2], "ab", "c")
     names = ("micro_f1", "micro_precision", "micro_recall", "macro_f1", "subset_accuracy")
     agree(found, repeated, names)
     assert found["labels"][0]["n"] == targets[:, 0].sum()
     assert found["decisions"] < repeated["decisions"]
     values, answers = RNG.integers(0, 9, (2, N)).astype(float)
-    found = real_metrics(values, answers, WEIGHTS)
-    repeated = real_metrics(values[TWICE], answers[TWICE])
+    found = measure_numbers(values, answers, WEIGHTS)
+    repeated = measure_numbers(values[TWICE], answers[TWICE])
     agree(found, repeated, ("rmse", "mae", "r2", "spearman"))
     assert repeated["spearman"] == pytest.approx(spearmanr(values[TWICE], answers[TWICE])[0])
     grades, guesses = RNG.integers(0, 4, (2, N))
-    found = ordinal_metrics(grades, guesses, "abcd", WEIGHTS)
-    repeated = ordinal_metrics(grades[TWICE], guesses[TWICE], "abcd")
+    found = measure_grades(grades, guesses, "abcd", WEIGHTS)
+    repeated = measure_grades(grades[TWICE], guesses[TWICE], "abcd")
     agree(found, repeated, ("accuracy", "mae", "kappa"))
     kappa = peers.cohen_kappa_score(grades, guesses, weights="quadratic", sample_weight=WEIGHTS)
     assert found["kappa"] == pytest.approx(kappa)
@@ -175,31 +176,20 @@ def test_the_error_of_a_weighted_mean_is_the_spread_of_draws():
 def test_choices_are_those_of_repeated_texts():
     chances = RNG.dirichlet(np.ones(3) / 2, N)
     labels = np.where(RNG.random(N) < 0.7, chances.argmax(1), RNG.integers(0, 3, N))
-    # The smoothing depends on the number of texts, and hardly moves the optimum.
-    fitted = choose_temperature(chances, labels, WEIGHTS)[1]
-    assert fitted == pytest.approx(choose_temperature(chances[TWICE], labels[TWICE])[1], rel=0.1)
-    assert fitted != pytest.approx(choose_temperature(chances, labels)[1], rel=1e-3)
+    # Sharp chances are evidence for a temperature. The smoothing depends on the number of texts,
+    # and hardly moves the optimum.
+    chances = chances**4 / np.sum(chances**4, 1, keepdims=True)
+    fitted = choose_temperature(chances, labels, WEIGHTS)
+    assert fitted == pytest.approx(choose_temperature(chances[TWICE], labels[TWICE]), rel=0.1)
+    assert fitted != pytest.approx(choose_temperature(chances, labels), rel=1e-3)
     scores, targets = RNG.normal(size=(N, 2)), RNG.random((N, 2)) < 0.5
     found = choose_thresholds(scores, targets, WEIGHTS)
     assert found == pytest.approx(choose_thresholds(scores[TWICE], targets[TWICE]))
     head, numbers = RealHead.of_targets(scores[:, 0], WEIGHTS), scores[TWICE, 0]
     assert (head.centre_of_targets, head.unit) == pytest.approx((numbers.mean(), numbers.std()))
-    assert choose_head_temperature(head, scores[:, :1], np.zeros(1), targets) == (1.0, 1.0)
-
-
-def test_the_models_of_comparison_weigh_the_texts():
-    texts = [[f"w{i}" for i in RNG.integers(0, 12, 6)] for _ in range(N)]
-    labels = RNG.integers(0, 3, N)
-    plain = LinearBaseline(pairs=False).fit(texts, labels, 3)
-    heavy = LinearBaseline(pairs=False).fit(texts, labels, 3, np.where(labels == 2, 5.0, 1.0))
-    assert heavy.probabilities(texts)[:, 2].mean() > plain.probabilities(texts)[:, 2].mean() + 0.1
-    same = LinearBaseline(pairs=False).fit(texts, labels, 3, np.full(N, 7.0))
-    np.testing.assert_allclose(same.probabilities(texts), plain.probabilities(texts), atol=1e-6)
-    numbers = labels.astype(float)
-    ridge = TfidfModel(RealHead.of_targets(numbers))
-    heavy_values = ridge.fit(texts, numbers, np.where(labels == 2, 5.0, 1.0)).compute_readings(
-        texts
-    )
-    assert (
-        heavy_values.logits.mean() > ridge.fit(texts, numbers).compute_readings(texts).logits.mean()
+    found = readings(scores[:, :0], scores[:, :1])
+    found = found._replace(is_prior=np.zeros(N, bool))
+    assert _calibration.choose_temperatures(head, np.zeros((N, 1)), found, targets) == (
+        (1.0,) * 4,
+        1.0,
     )

@@ -1,12 +1,20 @@
 """Explanations as JSON, in a terminal and as a page; what a text holds steers neither."""
 
+import dataclasses
 import html.parser
 import json
 import re
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from gatedjax.text._show import Change, Explanation, html_page
+from gatedjax.__main__ import main
+from gatedjax.text import RankedPart, Reasons, TextClassifier
+from gatedjax.text.answers._explain import explain as explain_text
+from gatedjax.text.answers._explanation import Change, Explanation, html_page
+from gatedjax.text.answers._prediction import Prediction
+from tests.equality._golden import written
 
 ODD = ("<script>", '"quo\'te"', "new\nline", "\u202etfel", "\x1b[31m", "$articles", "שלום", "", "&")
 
@@ -16,11 +24,8 @@ def explain(tokens=("a", "dull", "film"), **changes):
     values = {
         "text": " ".join(tokens),
         "tokens": tokens,
-        "label": "negative",
-        "probability": 0.97,
         "probabilities": {"positive": 0.03, "negative": 0.97},
-        "kept": tuple(i > 0 for i in range(n)),
-        "density": (n - 1) / n if n else 0.0,
+        "read": tuple(i > 0 for i in range(n)),
         "attention": tuple(2 * i / max(n * (n - 1), 1) for i in range(n)),
         "gates": tuple(i / n for i in range(n)),
         "flips": tuple(Change(label="negative", probability=0.9 - i / 100) for i in range(n)),
@@ -29,7 +34,10 @@ def explain(tokens=("a", "dull", "film"), **changes):
             for i in range(n)
         ),
     }
-    return Explanation(**{**values, **changes})
+    answer = {"label": "negative", "probability": 0.97, "share": (n - 1) / n if n else 0.0}
+    answer |= {name: changes.pop(name) for name in list(changes) if name in answer}
+    prediction = Prediction(answer["label"], answer["probability"], [], answer["share"])
+    return Explanation(prediction=prediction, **{**values, **changes})
 
 
 class Page(html.parser.HTMLParser):
@@ -68,97 +76,10 @@ def test_json_has_everything_and_is_json():
     told = e.to_json()
     assert json.loads(json.dumps(told, allow_nan=False)) == told
     assert told["probabilities"][1] == {"label": "1", "probability": 0.3}
-    assert told["kept"] == [False, True, True]
+    assert told["read"] == [False, True, True]
     assert told["removed"][1] == {"label": "positive", "probability": 0.4}
     bare = explain(attention=None, gates=None, flips=None).to_json()
     assert bare["attention"] is bare["gates"] is bare["flips"] is None
-
-
-def test_the_terminal_has_a_row_a_word():
-    lines = explain().render().splitlines()
-    assert lines[0] == "negative 0.970 (of negative 0.970, positive 0.030)"
-    assert lines[1] == "2 of 3 words are open (67%)."
-    assert '"film" does most (0.880 (-0.090))' in lines[3]
-    assert lines[4] == 'Removing one of these changes the prediction: "dull".'
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[6:]]
-    assert rows[0] == ["word", "open", "gate", "attention", "", "if flipped", "if removed"]
-    assert rows[3] == ["dull", "yes", "0.33", "0.333", "#####", "0.890 (-0.080)",
-                       "0.400 (-0.570), positive"]  # fmt: skip
-    assert len(rows) == 5
-
-
-UNCHANGED = (
-    Change(label="negative", probability=0.97 + 1e-7),
-    Change(label="positive", probability=0.4),
-    Change(label="negative", probability=0.95),
-)
-
-
-@pytest.mark.parametrize(
-    ("changes", "name"),
-    [
-        ({}, "open"),
-        ({"gates": None, "flips": None}, "open"),
-        ({"removed": UNCHANGED}, "read"),
-        ({"removed": UNCHANGED, "gates": None, "flips": None}, "read"),
-        ({"kept": (True,) * 3, "density": 1.0}, "read"),
-    ],
-)
-def test_words_are_read_only_if_the_remaining_words_have_no_effect(changes, name):
-    e = explain(**changes)
-    lines = e.render().splitlines()
-    assert lines[1].split(" (")[0].endswith(f"words are {name}")
-    header = next(line for line in lines if line.startswith("| word"))
-    assert header.split("|")[2].strip() == name
-    page = Page(e.html())
-    heads = [d for s, d in page.texts if s[-1:] == ("th",) and "thead" in s]
-    assert heads[1] == name.capitalize()
-    told = 'changes the probability too, by up to 0.020 ("a").'
-    assert (told in lines[2]) == (told in " ".join(page.inside("p"))) == (name != "read")
-    legend = page.inside("p")
-    assert any(": read" in text for text in legend) == (name == "read")
-
-
-def test_the_largest_change_does_most_whatever_its_direction():
-    removed = tuple(Change(label="negative", probability=p) for p in (0.975, 0.99, 0.965))
-    assert '"dull" does most (0.990 (+0.020))' in explain(removed=removed).render()
-
-
-def test_the_last_open_gate_has_no_flip():
-    flips = (
-        Change(label="negative", probability=0.9),
-        None,
-        Change(label="negative", probability=1),
-    )
-    e = explain(kept=(False, True, False), flips=flips)
-    shown = e.render()
-    assert "The last open gate cannot be closed" in shown
-    (row,) = [line for line in shown.splitlines() if line.startswith("| dull")]
-    assert [cell.strip() for cell in row.split("|")][6] == "-"
-    assert '"a" does most (0.900 (-0.070))' in shown
-    assert e.to_json()["flips"][1] is None
-    assert "–" in Page(e.html()).inside("td")
-
-
-def test_words_that_are_left_out_are_in_the_legend_and_those_cut_off_are_counted():
-    e = explain(gates=None, flips=None, cut=1200)
-    legend = " ".join(Page(e.html()).inside("p"))
-    assert "Struck through" in legend
-    assert "gate" not in legend
-    assert "The text goes on for 1,200 words that are not used." in e.render()
-    assert e.to_json()["cut"] == 1200
-
-
-def test_a_network_without_gates_or_attention_has_fewer_columns():
-    e = explain(attention=None, gates=None, flips=None, kept=(True,) * 3, density=1.0)
-    shown = e.render()
-    assert "gate" not in shown.lower()
-    assert "attention" not in shown
-    assert "3 words, all of them read." in shown
-    page = Page(e.html())
-    heads = [d for s, d in page.texts if s[-1:] == ("th",) and "thead" in s]
-    assert heads == ["Word", "Read", "If removed", "Class", "Probability"]
-    assert not re.search("gate|attention|shade:", "".join(page.inside("body")), re.IGNORECASE)
 
 
 def test_nothing_in_a_text_steers_the_terminal():
@@ -220,47 +141,143 @@ def test_the_page_can_be_read_without_eyes_or_colours():
     assert all("aria-hidden" in a for a in page.all("span") if a.get("class") == "bar")
 
 
-def test_shades_grow_with_attention():
-    page = Page(explain().html())
-    shades = [attrs["style"] for attrs in page.all("strong")]
-    assert shades == ["--a:0.500", "--a:1.000"]
+@pytest.fixture(scope="module")
+def gapped():
+    """A lexicon that reads "not" and "dull" and no other word, with a part for the pair."""
+    rows = [
+        (f"the film is {word} and {end}", label)
+        for word, label in (("dull", "bad"), ("not dull", "good"), ("not fun", "bad"))
+        for end in ("old", "new", "here", "there", "long", "short", "loud", "calm")
+    ]
+    model = TextClassifier(share=1.0).fit(*zip(*rows, strict=True)).model_
+    is_read = np.isin(model.lexicon.words, ["not", "dull"])
+    lexicon = dataclasses.replace(model.lexicon, is_read=is_read, threshold=1e9)
+    return dataclasses.replace(model, lexicon=lexicon)
 
 
-def test_long_texts_are_folded_and_many_classes_summed():
-    words = tuple(f"w{i}" for i in range(200))
-    e = explain(words, probabilities=dict.fromkeys(range(40), 1 / 40), label=0, probability=1 / 40)
+def test_a_pair_with_a_gap_is_written_with_it_and_marked_in_the_text(gapped):
+    e = explain_text(gapped, ["it is not at all dull, not dull"])
+    assert e.tokens == ("it", "is", "not", "at", "all", "dull", ",", "not", "dull")
+    names = {item.places: item.name for item in e.ranked}
+    assert names == {
+        **{(i,): e.tokens[i] for i in (2, 5, 7, 8)}, (2, 5): "not ... dull", (7, 8): "not dull",
+    }  # fmt: skip
+    assert "| not ... dull " in e.render()
     page = Page(e.html())
-    assert page.all("details") == [{}]
-    assert "30 more classes together: 0.750" in page.inside("p")
-    assert "0: w0 w1" in page.inside("title")[0]
-    assert len(page.inside("title")[0]) < 70
+    # The number of the pair is in the text at both words, and in the table.
+    assert page.inside("sup") == ["1", "1", "1"]
+    assert re.findall(r"<bdi>([^<]+)</bdi></?\w*><sup", e.html()) == ["not", "dull"]
+    assert re.findall(r"<bdi>([^<]+)</bdi><sup", e.html()) == ["not ... dull"]
+    assert "small number are a pair" in " ".join(page.inside("p"))
 
 
-@pytest.mark.parametrize("text", ["", " \n", "\u200b", "<b>"])
-def test_a_text_without_words(text):
-    e = explain((), text=text, removed=(), density=0.0)
-    assert "The text has no word." in e.render()
-    assert any("The text has no word." in part for part in Page(e.html()).inside("p"))
-    assert json.dumps(e.to_json())
+def test_what_every_text_has_is_the_prior(gapped, tmp_path, capsys):
+    e = explain_text(gapped, ["it is not at all dull, not dull"])
+    rows = [line.split("|")[1].strip() for line in e.render().splitlines() if "|" in line]
+    assert rows[-2:] == ["the prior", "sum"]
+    assert e.to_json()["reasons"]["prior"] == list(e.reasons.prior)
+    gapped.save(tmp_path / "model", overwrite=False)
+    assert main(["predict", str(tmp_path / "model"), "not at all dull", "--reasons"]) == 0
+    line = json.loads(capsys.readouterr().out)
+    total = np.sum([line["prior"], *(entry["parts"] for entry in line["reasons"])], 0)
+    assert line["classes"][int(total.argmax())] == line["label"]
 
 
-def test_no_explanations_are_a_page():
+def changes_of(*probabilities, label="negative"):
+    """A change to each probability; None is a gate that cannot be closed."""
+    return tuple(None if p is None else Change(label=label, probability=p) for p in probabilities)
+
+
+UNCHANGED = (*changes_of(0.97 + 1e-7), *changes_of(0.4, label="positive"), *changes_of(0.95))
+SIZES = {"dull": 2.0, "film": 0.01, "here": -0.5}
+
+
+def sized():
+    """The parts of a lexicon, of which one is small."""
+    parts = {word: (size, -size) for word, size in SIZES.items()}
+    reasons = Reasons(
+        classes=("bad", "good"), prior=(0.001, -0.001), words=tuple(parts.values()),
+        pairs=(), is_same=True,
+    )  # fmt: skip
+    ranked = tuple(RankedPart(w, row, (i,)) for i, (w, row) in enumerate(parts.items()))
+    return explain(tuple(SIZES), reasons=reasons, ranked=ranked, columns=(0, 1), read=(True,) * 3)
+
+
+EXPLANATIONS = {
+    "gates and attention": lambda: explain(),
+    "attention alone": lambda: explain(gates=None, flips=None),
+    "no word that is not read has an effect": lambda: explain(removed=UNCHANGED),
+    "all words are read": lambda: explain(read=(True,) * 3, share=1.0),
+    "no gates and no attention": lambda: explain(
+        attention=None, gates=None, flips=None, read=(True,) * 3, share=1.0
+    ),
+    "the largest change is a rise": lambda: explain(removed=changes_of(0.975, 0.99, 0.965)),
+    "the last open gate": lambda: explain(
+        read=(False, True, False), flips=changes_of(0.9, None, 1)
+    ),
+    "a text that goes on": lambda: explain(gates=None, flips=None, cut=1200),
+    "windows": lambda: explain(windows=(1, 1, 2)),
+    "a share of pairs": lambda: explain(gates=None, share=0.5),
+    "many words and classes": lambda: explain(
+        tuple(f"w{i}" for i in range(130)), probabilities=dict.fromkeys(range(40), 1 / 40),
+        label=0, probability=1 / 40, attention=None, gates=None, flips=None,
+    ),
+    "no words": lambda: explain((), text=" \n", removed=(), share=0.0),
+    "parts of a lexicon": sized,
+}  # fmt: skip
+SHOWN = Path(__file__).with_name("shown.json")
+
+
+def found():
+    """Of each explanation what a terminal and a page show; `python -m tests.text.test_show`."""
+    result = {}
+    for name, make in EXPLANATIONS.items():
+        page = make().html()
+        body = page[page.index("<title>") : page.index("<style>")] + page[page.index("<body>") :]
+        lines = [line for line in body.splitlines() if line]
+        result[name] = {"terminal": make().render().splitlines(), "page": lines[:40]}
+    return result
+
+
+def test_the_terminal_and_the_page_show_what_they_showed():
+    wanted, here = json.loads(SHOWN.read_text(encoding="utf-8")), found()
+    assert here.keys() == wanted.keys()
+    for name, shown in wanted.items():
+        for place, lines in shown.items():
+            assert here[name][place] == lines, (name, place)
     assert "h1" in {tag for tag, _ in Page(html_page([], "nothing")).found}
 
 
-def test_lengths_must_agree():
-    with pytest.raises(
-        ValueError, match=r"gates must have an entry for each of the 3 words, got 2"
-    ):
-        explain(gates=(0.1, 0.2))
-    with pytest.raises(ValueError, match="removed must have"):
-        explain(removed=())
+@pytest.mark.parametrize(("width", "count"), [(90, 4), (70, 3), (60, 2), (40, 1)])
+def test_a_narrow_terminal_shows_fewer_classes_with_whole_names(width, count, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    classes, row = ("delivery", "packaging", "payments", "returns"), (0.5, -0.25, 0.0, 0.0)
+    reasons = Reasons(classes=classes, prior=row, words=(row,), pairs=(), is_same=True)
+    ranked = (RankedPart("dull", row, (0,)),)
+    e = explain(("dull",), reasons=reasons, ranked=ranked, columns=(0, 1, 2, 3), read=(True,))
+    head = next(line for line in e.render().splitlines() if line.startswith("|"))
+    assert [cell.strip() for cell in head.split("|")[2:-1]] == [f"for {c}" for c in classes[:count]]
 
 
-def test_a_share_of_pairs_is_not_told_as_one_of_words():
-    words = explain(gates=None)
-    assert "2 of 3 words are open (67%)." in words.render()
-    pairs = explain(gates=None, density=0.5)
-    told = "2 of 3 words are selected by more than half of the words; 50% of all pairs are."
-    assert told in pairs.render()
-    assert "(50%)" not in pairs.render()
+def test_parts_below_one_percent_are_dim_where_the_terminal_has_colours(
+    gapped, tmp_path, capsys, monkeypatch
+):
+    gapped.save(tmp_path / "model", overwrite=False)
+    view = sized()._view()
+    monkeypatch.setattr(Explanation, "_view", lambda self: view)
+    command = ["explain", str(tmp_path / "model"), "dull"]
+    assert main(command) == 0
+    plain = capsys.readouterr().out
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert main(command) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[4:].split()[1] for line in lines if line.startswith("\x1b[2m")] == ["film"]
+    assert [re.sub(r"\x1b\[\d+m", "", line) for line in lines] == plain.splitlines()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert main(command) == 0
+    assert capsys.readouterr().out == plain
+
+
+if __name__ == "__main__":
+    SHOWN.write_text(written(found()), encoding="utf-8")

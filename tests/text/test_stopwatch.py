@@ -2,7 +2,7 @@
 
 import pytest
 
-from gatedjax.text._training import Stopwatch, _render_time_up
+from gatedjax.text.fit._network import Stopwatch, _render_time_up
 
 
 def test_compilation_and_the_checks_before_it_do_not_count():

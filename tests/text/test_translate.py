@@ -91,7 +91,7 @@ def test_faults_of_the_input_and_the_references_are_one_line(
     assert f"{references} must be UTF-8" in refused(args, capsys)
     references.write_bytes(b"")
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
-    assert "--references must be left out if the input has no line" in refused(args, capsys)
+    assert "as many lines as the input, 0, and at least one, got 0" in refused(args, capsys)
 
 
 def test_a_byte_order_mark_is_no_part_of_a_sentence(folders, capsys, monkeypatch):

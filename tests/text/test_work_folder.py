@@ -2,15 +2,23 @@
 
 import contextlib
 import resource
+from pathlib import Path
 
 import pytest
+import sklearn.linear_model  # noqa: F401 - its import needs a file, which a full disk refuses
 
 from gatedjax.__main__ import main
-from gatedjax.text._work_folder import WorkFolder
-from gatedjax.training import WorkdirBusy, _run_files
-from gatedjax.training._run_files import LOCK, TRAIN_LOCK, check_workdir, mark_run, remove_run
-from gatedjax.training.lock import WorkdirLock
-from gatedjax.training.log import MetricsLog
+from gatedjax.text.fit._network import remove_work, work_folder
+from gatedjax.training import WorkdirBusy, workdir
+from gatedjax.training.workdir import (
+    LOCK,
+    TRAIN_LOCK,
+    MetricsLog,
+    WorkdirLock,
+    check_workdir,
+    mark_run,
+    remove_run,
+)
 from tests.text._own import TEXTS, write_csv
 
 
@@ -21,8 +29,7 @@ def names(folder):
 def write_run(folder):
     """Files as a run leaves them."""
     for name in (LOCK, "config.json", "metrics.jsonl", "seconds", "train-0.ids", "test-tags.ids",
-                 "checkpoints/3/manifest.json", "checkpoints/4.partial/x", "tensorboard/"
-                 "events.out.tfevents.1", "profile/plugins/profile/x",
+                 "checkpoints/3/record/metadata", "checkpoints/4.orbax-checkpoint-tmp/x",
                  ".seconds.partial-0123456789abcdef"):  # fmt: skip
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("")
@@ -41,7 +48,7 @@ def test_a_removal_that_is_killed_leaves_no_checkpoint_by_halves(tmp_path, monke
 
     write_run(tmp_path / "run")
     with monkeypatch.context() as patch:
-        patch.setattr(_run_files.shutil, "rmtree", killed)
+        patch.setattr(workdir.shutil, "rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
             remove_run(tmp_path / "run")
     assert "3" not in names(tmp_path / "run" / "checkpoints")
@@ -49,7 +56,7 @@ def test_a_removal_that_is_killed_leaves_no_checkpoint_by_halves(tmp_path, monke
 
 
 @pytest.mark.parametrize(
-    "mine", ["notes.txt", "checkpoints/notes.txt", "profile/notes.txt", "tensorboard/notes.txt",
+    "mine", ["notes.txt", "checkpoints/notes.txt",
              "checkpoints-bad/notes.txt", "data/train-0.ids"],
 )  # fmt: skip
 def test_files_of_others_stay_in_a_run_that_is_removed(tmp_path, mine):
@@ -77,7 +84,7 @@ def test_a_folder_that_no_run_made_is_not_removed(tmp_path):
         (tmp_path / name).write_text("mine")
     with pytest.raises(FileExistsError, match=r"holds config\.json, seconds and no lock of a run"):
         remove_run(tmp_path)
-    with pytest.raises(FileExistsError, match="no lock of a run"), WorkFolder(tmp_path):
+    with pytest.raises(FileExistsError, match="no lock of a run"), work_folder(tmp_path):
         pass
     with pytest.raises(FileExistsError, match=r"holds config\.json and.* another workdir"):
         check_workdir(tmp_path)
@@ -99,12 +106,12 @@ def test_a_run_that_is_alive_is_not_removed(tmp_path, lock):
 
 def test_the_second_training_leaves_the_folder_of_the_first(tmp_path):
     run = tmp_path / "deep" / "run"
-    with WorkFolder(run) as first:
+    with work_folder(run):
         (run / "train-0.ids").write_text("of the first")
-        with pytest.raises(WorkdirBusy, match="another run"), WorkFolder(run):
+        with pytest.raises(WorkdirBusy, match="another run"), work_folder(run):
             pass
         assert (run / "train-0.ids").read_text() == "of the first"
-        assert first.remove() == ""
+        assert remove_work(run) == ""
     assert names(tmp_path) == ["deep"] or names(tmp_path) == []
 
 
@@ -116,18 +123,21 @@ def test_a_vocabulary_may_be_saved_before_fit(tmp_path):
 def test_both_may_have_seen_no_folder(tmp_path, monkeypatch):
     """Two processes begin at once; the folder belongs to the one that has the lock."""
     run = tmp_path / "run"
-    second = WorkFolder(run)
-    second._make(run)
-    with WorkFolder(run):
+    with work_folder(run):
         (run / "train-0.ids").write_text("of the first")
-        with pytest.raises(WorkdirBusy), second:
-            pass
+        with monkeypatch.context() as patch:
+            is_dir, answers = Path.is_dir, iter([False])
+            patch.setattr(
+                Path, "is_dir", lambda path: next(answers, True) if path == run else is_dir(path)
+            )
+            with pytest.raises(WorkdirBusy), work_folder(run):
+                pass
         assert (run / "train-0.ids").exists()
 
 
 def fail_in(run, name):
     """Fails like a training that has written a file."""
-    with WorkFolder(run):
+    with work_folder(run):
         (run / name).parent.mkdir(parents=True, exist_ok=True)
         (run / name).write_text("")
         raise ValueError("no data")
@@ -146,7 +156,7 @@ def test_a_training_that_fails_leaves_no_new_folder_and_every_old_one(tmp_path):
 
 
 def test_checkpoints_and_files_of_others_stay_when_a_training_fails(tmp_path):
-    for name in ("checkpoints/3/manifest.json", "notes.txt"):
+    for name in ("checkpoints/3/record/metadata", "notes.txt"):
         run = tmp_path / name[:2]
         with pytest.raises(ValueError, match="no data"):
             fail_in(run, name)
@@ -166,7 +176,7 @@ def no_space(size=0):
 
 @pytest.mark.parametrize(
     ("options", "file"),
-    [([], "model.safetensors"), (["--model", "ganet"], "model.run/train-0.ids")],
+    [([], "model.safetensors"), (["--model", "ganet"], "model.run/config.json")],
 )
 def test_on_a_full_disk_the_file_is_named_and_nothing_is_left(options, file, tmp_path, capsys):
     data = write_csv(tmp_path / "reviews.csv", TEXTS)
@@ -180,7 +190,7 @@ def test_on_a_full_disk_the_file_is_named_and_nothing_is_left(options, file, tmp
 
 def test_a_save_that_failed_is_no_checkpoint(tmp_path):
     with pytest.raises(ValueError, match="no data"):
-        fail_in(tmp_path / "run", "checkpoints/2.partial/state")
+        fail_in(tmp_path / "run", "checkpoints/2.orbax-checkpoint-tmp/state")
     assert names(tmp_path) == []
 
 

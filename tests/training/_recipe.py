@@ -1,10 +1,9 @@
-"""A recipe for verify-resume: python _recipe.py --workdir W [--forget]."""
+"""A run in a process of its own: python _recipe.py --workdir W [--forget] [--pause SECONDS]."""
 
 import argparse
 import sys
 
-from gatedjax.training import OptimizerConfig, TrainConfig, fit
-from tests.training._tiny import Data, Tiny
+from tests.training._tiny import SIXTY, Data, run
 
 
 class Forgetful(Data):
@@ -14,16 +13,13 @@ class Forgetful(Data):
 
     def __getitem__(self, step):
         self.calls += 1
-        return super().__getitem__(step + (self.calls if step < 900 else 0))
+        return super().__getitem__(step + self.calls)
 
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--workdir")
 parser.add_argument("--forget", action="store_true")
+parser.add_argument("--pause", type=float, default=0)
 options = parser.parse_args()
-config = TrainConfig(
-    num_steps=60, log_every=7, eval_every=10, checkpoint_every=4, progress=False,
-    best_metric="accuracy", optimizer=OptimizerConfig(learning_rate=0.05),
-)  # fmt: skip
-data = Forgetful() if options.forget else Data()
-sys.exit(fit(Tiny(), data, [Data()[1000]], config, options.workdir).exit_code)
+data = Forgetful() if options.forget else Data(options.pause)
+sys.exit(run(options.workdir, train=data, **SIXTY).exit_code)

@@ -1,13 +1,12 @@
 """A folder with two small checkpoints, made once and copied, and ways to damage them."""
 
-import json
 import shutil
 from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 
-from gatedjax.training import CheckpointStore, manifest
+from gatedjax.training import CheckpointStore
 
 
 def trees(step):
@@ -16,14 +15,19 @@ def trees(step):
         "dense": {"kernel": np.full((3, 4), step, np.float32), "bias": np.zeros(4, jnp.bfloat16)},
         "scale": np.array(step + 0.5, np.float32),
     }
-    state = {"params": params, "count": np.array(step, np.int32), "nan": np.array([np.nan, -0.0])}
-    return state, {"dense": params["dense"] | {"bias": np.ones(4, jnp.bfloat16)}}
+    state = {
+        "params": params,
+        "count": np.array(step, np.int32),
+        "nan": np.array([np.nan, -0.0], np.float32),
+    }
+    best = {"params": {"dense": params["dense"] | {"bias": np.ones(4, jnp.bfloat16)}}}
+    return {"state": state, "best": best}
 
 
 def make(workdir: Path, *steps: int, keep=2) -> CheckpointStore:
     store = CheckpointStore(workdir / "checkpoints", keep)
     for step in steps:
-        store.save(step, *trees(step), {"step": step})
+        store.save(step, {"step": step}, **trees(step))
     store.close()
     return store
 
@@ -48,10 +52,3 @@ def cut(path: Path) -> None:
 
 
 DAMAGES = {"flip": flip, "cut": cut, "delete": Path.unlink}
-
-
-def forge(folder: Path, change) -> None:
-    """Rewrites the manifest with a good hash of its own, as an attacker would."""
-    content = json.loads((folder / manifest.NAME).read_text())
-    change(content)
-    (folder / manifest.NAME).write_bytes(manifest._render(content))

@@ -1,20 +1,32 @@
 """Training data as people have them: by step, grain, iterators, and loaders of other libraries."""
 
-import dataclasses
 import itertools
 
-import chex
+import jax
 import numpy as np
 import optax
 import pytest
 
-from gatedjax.training import CheckpointMismatch, CheckpointStore, fit
-from gatedjax.training._batches import open_batches
+from gatedjax import data as gdata
+from gatedjax import functional as F
+from gatedjax.training import CheckpointMismatch, CheckpointStore, replay, step_rngs
 from tests.conftest import ROOT
-from tests.training._plane import CONFIG, Data, Plane, W, assert_close, loop
+from tests.training._tiny import (
+    HELD_OUT,
+    Points,
+    W,
+    assert_close,
+    assert_same_run,
+    descend,
+    lines_to,
+    plane,
+    stop_at,
+)
 
-SGD = optax.sgd(0.05)
-CONFIG = dataclasses.replace(CONFIG, num_steps=10, checkpoint_every=4)
+
+def go(workdir=None, train=None, evaluation=None, **given):
+    options = {"num_steps": 10, "checkpoint_every": 4, "optimizer": optax.sgd(0.05)}
+    return plane(workdir, train, evaluation, **options | given)
 
 
 def row(number):
@@ -58,7 +70,7 @@ class CounterIterator:
 
     def __next__(self):
         self.number += 1
-        return Data()[self.number - 1]
+        return Points()[self.number - 1]
 
     def get_state(self):
         return {"number": self.number}
@@ -79,108 +91,68 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_that_was_stopped_reads_the_batches_of_an_unbroken_run(kind, tmp_path):
     make = lambda: KINDS[kind](pytest.importorskip("grain"))  # noqa: E731
-    whole = fit(Plane(), make(), None, CONFIG, tmp_path / "whole", optimizer=SGD)
+    whole = go(None, make())
     batches = list(itertools.islice(iter(make()), 10))
     assert len({batch["x"].tobytes() for batch in batches}) == 10
-    fit(Plane(), make(), None, CONFIG, tmp_path / "two", optimizer=SGD, stop_when=lambda n: n == 3)
-    again = fit(Plane(), make(), None, CONFIG, tmp_path / "two", optimizer=SGD)
-    chex.assert_trees_all_equal(again.state, whole.state)
+    go(tmp_path, make(), hook=stop_at(3))
+    assert_same_run(go(tmp_path, make()), whole)
     # The right batches, not only the same ones.
-    assert_close(whole.state.params, by_numpy(batches))
-
-
-def by_numpy(batches):
-    params = Plane().init(None, None)
-    for batch in batches:
-        error = 2 * (batch["x"] @ params["w"] + params["b"] - batch["y"]) / len(batch["x"])
-        params = {
-            "w": params["w"] - 0.05 * batch["x"].T @ error,
-            "b": params["b"] - 0.05 * error.sum(0),
-        }
-    return params
-
-
-def test_a_checkpoint_has_the_state_of_the_last_batch_that_was_trained_on(tmp_path):
-    fit(Plane(), Counter(), None, CONFIG, tmp_path, optimizer=SGD)
-    store = CheckpointStore(tmp_path / "checkpoints")
-    assert {s: store.record(s)["data"] for s in store.steps()} == {
-        8: {"json": {"number": 8}}, 10: {"json": {"number": 10}}
-    }  # fmt: skip
+    assert_close(whole.state.params, descend(batches))
+    if kind == "an iterable with a state":
+        # A checkpoint has the state after the last batch that was trained on.
+        store = CheckpointStore(tmp_path / "checkpoints")
+        assert {s: store.record(s)["data"] for s in store.steps()} == {
+            8: {"json": {"number": 8}}, 10: {"json": {"number": 10}}
+        }  # fmt: skip
 
 
 def test_other_data_with_a_state_are_refused(tmp_path):
-    fit(Plane(), Data(), None, CONFIG, tmp_path, optimizer=SGD, stop_when=lambda n: n == 3)
+    go(tmp_path, hook=stop_at(3))
     with pytest.raises(CheckpointMismatch, match="the checkpoint has no state of train_data"):
-        fit(Plane(), Counter(), None, CONFIG, tmp_path, optimizer=SGD)
+        go(tmp_path, Counter())
 
 
-@pytest.mark.parametrize("state", [object(), {"a": (1, 2)}, {"a": np.int64(3)}])
-def test_a_state_that_json_cannot_hold_is_refused_before_the_first_step(state):
-    class Odd(CounterIterator):
-        def get_state(self):
-            return state
-
-    with pytest.raises(TypeError, match=r"get_state\(\) of train_data must return bytes or"):
-        open_batches(Odd(), 4)
-
-
-def generator(start=0, stop=None):
-    return (Data()[step] for step in itertools.count(start) if stop is None or step < stop)
-
-
-def finite(stop):
-    return (Data()[step] for step in range(stop))
+def batches_from(start=0, stop=None):
+    return (Points()[step] for step in itertools.islice(itertools.count(start), stop))
 
 
 def test_an_iterator_is_read_once_and_a_run_that_continues_states_what_differs(tmp_path):
-    whole = fit(Plane(), generator(), None, CONFIG, optimizer=SGD, repeatable=False)
-    assert_close(whole.state.params, loop(SGD, 10)[0])
-    stop = {"stop_when": lambda n: n == 4}
-    options = {"optimizer": SGD, "repeatable": False}
-    data = generator()
-    fit(Plane(), data, None, CONFIG, tmp_path, **options, **stop)
+    data = batches_from()
+    go(tmp_path, data, repeatable=False, hook=stop_at(4))
     with pytest.warns(RuntimeWarning, match="continues from step 4 with the next batches that"):
-        again = fit(Plane(), data, None, CONFIG, tmp_path, **options)
+        again = go(tmp_path, data, repeatable=False)
     # The program has the iterator still, which goes on where the first call ended.
-    assert_close(again.state.params, loop(SGD, 10)[0])
+    assert_close(again.state.params, descend(batches_from(stop=10)))
     assert again.steps == 10
 
 
 def test_data_by_step_may_differ_between_two_readings(tmp_path):
-    class Augmented(Data):
+    class Augmented(Points):
         def __getitem__(self, step):
             noise = np.float32(np.random.default_rng().normal())
             batch = super().__getitem__(step)
             return batch | {"x": batch["x"] + noise}
 
-    options = {"optimizer": SGD, "stop_when": lambda n: n == 4}
-    fit(Plane(), Augmented(), None, CONFIG, tmp_path, repeatable=False, **options)
+    go(tmp_path, Augmented(), repeatable=False, hook=stop_at(4))
     with pytest.warns(RuntimeWarning, match="repeatable=False"):
-        fit(Plane(), Augmented(), None, CONFIG, tmp_path, repeatable=False, optimizer=SGD)
-    fit(Plane(), Augmented(), None, CONFIG, tmp_path / "b", **options)
-    with pytest.raises(CheckpointMismatch, match="the training data, x in the first batch"):
-        fit(Plane(), Augmented(), None, CONFIG, tmp_path / "b", optimizer=SGD)
+        go(tmp_path, Augmented(), repeatable=False)
+    go(tmp_path / "b", Augmented(), hook=stop_at(4))
+    with pytest.raises(CheckpointMismatch, match="the training data, x: saved"):
+        go(tmp_path / "b", Augmented())
 
 
 @pytest.mark.parametrize("length", [3, 4])
 def test_a_run_ends_with_its_data(length, tmp_path):
-    evaluation = [Data()[1000]]
-    lines = []
+    lines, once = [], {"repeatable": False, "evaluation": HELD_OUT}
     with pytest.warns(RuntimeWarning, match=f"ended after {length} batches, .* num_steps is 10"):
-        result = fit(
-            Plane(), finite(length), evaluation, CONFIG, tmp_path, repeatable=False,
-            optimizer=SGD, on_log=lines.append,
-        )  # fmt: skip
+        result = go(tmp_path, batches_from(stop=length), hook=lines_to(lines), **once)
     assert (result.steps, result.stopped, result.best_step) == (length, "done", length)
     assert [entry["step"] for entry in result.history] == sorted({2, length})
     assert [line["step"] for line in lines if line["split"] == "train"] == sorted({2, length})
-    assert_close(result.state.params, loop(SGD, length)[0])
+    assert_close(result.state.params, descend(batches_from(stop=length)))
     assert CheckpointStore(tmp_path / "checkpoints").latest() == length
     with pytest.warns(RuntimeWarning) as caught:
-        more = fit(
-            Plane(), generator(length), evaluation, CONFIG, tmp_path, repeatable=False,
-            optimizer=SGD,
-        )  # fmt: skip
+        more = go(tmp_path, batches_from(length), **once)
     assert len(caught) == 1
     assert more.steps == 10
 
@@ -198,7 +170,7 @@ class Loader:
         epoch = self.epochs
         self.epochs += 1
         for step in np.random.default_rng(epoch).permutation(2):
-            batch = Data()[2 * epoch + int(step)]
+            batch = Points()[2 * epoch + int(step)]
             yield batch["x"], batch["y"]
 
 
@@ -218,25 +190,29 @@ class Epochs(Loader):
 
 @pytest.mark.parametrize("data", [with_weights(Loader()), Epochs()])
 def test_a_loader_is_iterated_again_for_each_epoch(data):
-    result = fit(Plane(), data, None, CONFIG, repeatable=False, optimizer=SGD)
-    batches = list(itertools.islice(with_weights(Loader()), 10))
-    assert_close(result.state.params, by_numpy(batches))
+    result = go(None, data, repeatable=False)
+    assert_close(result.state.params, descend(itertools.islice(with_weights(Loader()), 10)))
 
 
-WRONG = {
-    "a generator": (generator, {}, TypeError, "got generator: give repeatable=False"),
-    "a set": (set, {"repeatable": False}, ValueError, "at least one batch, got set without"),
-    "pairs": (Loader, {"repeatable": False}, TypeError, "first batch of train_data must be a dict"),
-    "a number": (lambda: 3, {}, TypeError, r"train_data\[step\], or be an iterable .* got int"),
-}
+def test_an_example_alone_sees_the_noise_that_it_saw_in_its_batch():
+    source = gdata.load("polarity", "train")
+    vocabulary = gdata.Vocabulary.build([source])
+    encoded = gdata.encode(source, vocabulary)
+    batches = gdata.Batches(encoded, batch_size=8, max_buckets=2, seed=3)
+    batch = batches[4]
+    rngs = step_rngs(jax.random.key(0), 4)
+    one, streams = replay(batches, 0, 4, int(batch["example_id"][2]))
+    for draw in (
+        lambda keys: F.example_noise(keys, 9),
+        lambda keys: F.example_dropout(np.ones((len(keys), 9, 3), np.float32), 0.5, keys),
+    ):
+        for stream in ("gate", "dropout"):
+            whole = draw(F.example_keys(rngs[stream], batch["example_id"]))
+            alone = draw(F.example_keys(streams[stream], one["example_id"]))
+            np.testing.assert_array_equal(alone[0], whole[2])
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_data_that_cannot_work_are_refused(name, tmp_path):
-    make, options, error, message = WRONG[name]
-    with pytest.raises(error, match=message):
-        fit(Plane(), make(), None, CONFIG, tmp_path, **options)
-    assert not list(tmp_path.iterdir())
+# -- the page --------------------------------------------------------------------------------------
 
 
 def page_blocks(word):
@@ -264,17 +240,6 @@ class TensorLoader(Loader):
         return ((Tensor(x), Tensor(y)) for x, y in super().__iter__())
 
 
-def tensor_loader():
-    """Two batches in an epoch: a loader of PyTorch where that is installed, else a stand-in."""
-    try:
-        import torch
-    except ImportError:
-        return TensorLoader(), list(itertools.islice(with_weights(Loader()), 10))
-    rows = [(torch.from_numpy(row(i)["x"]), torch.from_numpy(row(i)["y"])) for i in range(16)]
-    make = lambda: torch.utils.data.DataLoader(rows, batch_size=8, shuffle=False)  # noqa: E731
-    return make(), list(itertools.islice(with_weights(make()), 10))
-
-
 class Columns:
     """A stand-in for a dataset of Hugging Face with the format of NumPy."""
 
@@ -296,20 +261,18 @@ def test_the_adapters_of_the_page_feed_loaders_of_other_libraries():
     code = page_blocks("def batches_of_torch")
     exec(compile(code, "training.md", "exec"), scope)
     assert all(len(part.strip().splitlines()) <= 6 for part in code.split("\n\n\n")[:2])
-    loader, batches = tensor_loader()
-    options = {"repeatable": False, "optimizer": SGD}
-    result = fit(Plane(), scope["batches_of_torch"](loader), None, CONFIG, **options)
-    assert_close(result.state.params, by_numpy(batches))
+    result = go(None, scope["batches_of_torch"](TensorLoader()), repeatable=False)
+    assert_close(result.state.params, descend(itertools.islice(with_weights(Loader()), 10)))
     of_columns = scope["batches_of_hugging_face"]
-    result = fit(Plane(), of_columns(Columns(), rows=8), None, CONFIG, **options)
+    result = go(None, of_columns(Columns(), rows=8), repeatable=False)
     batches = list(itertools.islice(of_columns(Columns(), rows=8), 10))
     assert {len(batch["x"]) for batch in batches} == {8}
-    assert_close(result.state.params, by_numpy(batches))
+    assert_close(result.state.params, descend(batches))
 
 
-def test_the_example_of_the_page_reads_grain(tmp_path):
+def test_the_example_of_the_page_reads_grain():
     scope = {"np": np, "grain": pytest.importorskip("grain")}
     scope["rows"] = [{name: row(i)[name] for name in ("x", "y")} for i in range(64)]
     exec(compile(page_blocks("grain.MapDataset.source"), "training.md", "exec"), scope)
-    result = fit(Plane(), scope["dataset"], None, CONFIG, tmp_path, optimizer=SGD)
-    assert_close(result.state.params, by_numpy([scope["dataset"][step] for step in range(10)]))
+    result = go(None, scope["dataset"])
+    assert_close(result.state.params, descend(scope["dataset"][step] for step in range(10)))

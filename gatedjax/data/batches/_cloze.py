@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from gatedjax.data.batches._buckets import plan_buckets
-from gatedjax.data.batches._encode_cloze import EncodedCloze
+from gatedjax.data.batches._encode import EncodedCloze
 from gatedjax.data.batches._plan import Batch, PlannedBatches, check_sizes, pad_rows
-from gatedjax.data.text._characters import MAX_CHARACTERS
+from gatedjax.data.text._vocabulary import MAX_CHARACTERS
 
 DENSE_CELLS = 2**22
 """With more cells [B, N, K] than this, batches list positions instead of an occurrence mask."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from gatedjax._utils.filler import FILLER_ID
+from gatedjax._utils.types import FILLER_ID
 from gatedjax.data.batches._buckets import plan_buckets
 
 # Name -> array with a row for each example; "weight" [B] is 0 at the filler rows of B rows.

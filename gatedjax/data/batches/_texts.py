@@ -1,6 +1,8 @@
-"""Batches by step: order, buckets and contents are a pure function of (seed, step)."""
+"""Batches of texts by step, and batches with the number of their step for schedules."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -100,3 +102,59 @@ class Batches(PlannedBatches):
         }
         tokens = pad_rows([encoded.ids[row] for row in rows], (self.batch_size, size))
         return {"tokens": tokens} | self._columns(rows, columns)
+
+
+class WithStep:
+    """Training batches with the number of their step, from 0, as "step" [B]."""
+
+    def __init__(self, batches: Any) -> None:
+        self.batches = batches
+
+    @property
+    def one_pass(self) -> bool:
+        """True if the batches end after an epoch, like the batches of a list."""
+        return isinstance(self.batches, list | tuple) or getattr(self.batches, "one_pass", False)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, step: int) -> Batch:
+        return self._with(self.batches[step], step)
+
+    def iterate(self, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
+        """Yields the batches of the steps from `start` to `stop` - 1, each with its step."""
+        if hasattr(self.batches, "iterate"):
+            for step, batch in enumerate(self.batches.iterate(start, stop), start):
+                yield self._with(batch, step)
+            return
+        if stop is None and self.one_pass:
+            stop = len(self)
+        steps: Iterable[int] = itertools.count(start) if stop is None else range(start, stop)
+        for step in steps:
+            yield self[step]
+
+    @staticmethod
+    def _with(batch: Batch, step: int) -> Batch:
+        return {**batch, "step": np.full(len(batch["weight"]), step, np.int32)}
+
+
+def for_schedule(batches: Any, model: Any) -> Any:
+    """Adds the step to the batches if the temperature of the model has a schedule.
+
+        >>> from types import SimpleNamespace
+        >>> batches = [{"weight": np.ones(2, np.float32)}]
+        >>> model = SimpleNamespace(gates=SimpleNamespace(final_temperature=0.1))
+        >>> sorted(for_schedule(batches, model)[0]), for_schedule(batches, None) is batches
+        (['step', 'weight'], True)
+
+    Args:
+      batches: training data for `fit`, whose batches have "weight" [B].
+      model: a configuration. Its temperature has a schedule if `final_temperature` of its `gates`
+        is not None.
+
+    Returns:
+      `batches`, or with a schedule `WithStep(batches)`.
+    """
+    gates = getattr(model, "gates", None)
+    changes = getattr(gates, "final_temperature", None) is not None
+    return WithStep(batches) if changes else batches

@@ -140,3 +140,23 @@ class Source(Sequence[Example]):
 
     def __repr__(self) -> str:
         return f"Source({self.info.name!r}, {self.info.split!r}, {len(self)} examples)"
+
+
+def overlap(a: Source, b: Source) -> int:
+    """Counts the texts of a source that also occur in another, such as the training split.
+
+    Texts are the same if their lower-cased tokens are.
+
+        >>> from gatedjax.data import load
+        >>> overlap(load("polarity", "train"), load("polarity", "test"))
+        0
+
+    Args:
+      a: the source to search, such as the training split.
+      b: the source that has the counted texts.
+
+    Returns:
+      The number of examples of `b` with the text of an example of `a`.
+    """
+    seen = {" ".join(example["tokens"]).lower() for example in a}
+    return sum(" ".join(example["tokens"]).lower() in seen for example in b)

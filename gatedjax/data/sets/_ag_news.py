@@ -5,9 +5,8 @@ import html
 import re
 
 from gatedjax.data.files._lines import LineError
-from gatedjax.data.files._places import Files
-from gatedjax.data.sets._declaration import DataSet, by_lines, lazily, number_records
-from gatedjax.data.sets._text import text_example
+from gatedjax.data.files._paths import Files
+from gatedjax.data.sets._declaration import DataSet, by_lines, lazily, number_records, text_example
 
 CLASSES = ("World", "Sports", "Business", "Sci/Tech")
 OFFICIAL = {"train": 120_000, "test": 7_600}

@@ -1,35 +1,22 @@
 """The list of data sets, and the meaning of their names."""
 
+import importlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from gatedjax._utils.choices import suggestion
-from gatedjax.data.sets import (
-    _ag_news,
-    _cbt,
-    _images,
-    _imdb,
-    _nli,
-    _parallel,
-    _polarity,
-    _probing,
-    _ptb,
-    _question_files,
-    _reordering,
-    _srl,
-    _sst,
-    _trec,
-    _treebank,
-    _two_facts,
-)
 from gatedjax.data.sets._declaration import DataSet, Embedded, SetOptions
 
+# The modules with the declarations, in the order of `gatedjax data list`.
 _FILES = (
-    *(_sst, _trec, _imdb, _ag_news, _ptb, _images, _two_facts, _polarity, _cbt, _question_files),
-    *(_nli, _srl, _treebank, _reordering, _probing, _parallel),
+    *("_sst", "_trec", "_imdb", "_ag_news", "_ptb", "_images", "_two_facts", "_polarity", "_demo"),
+    *("_cbt", "_question_files", "_nli", "_srl", "_treebank", "_reordering", "_probing"),
+    *("_parallel",),
 )
 _DECLARED: tuple[DataSet | Embedded, ...] = tuple(
-    declared for file in _FILES for declared in file.DECLARED
+    declared
+    for file in _FILES
+    for declared in importlib.import_module(f"gatedjax.data.sets.{file}").DECLARED
 )
 
 SETS = {declared.name: declared for declared in _DECLARED if isinstance(declared, DataSet)}

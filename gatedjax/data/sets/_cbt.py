@@ -1,6 +1,6 @@
 """Children's Book Test (Hill et al. 2016): 20 sentences, a query, ten candidates.
 
-A question is 21 lines and an empty one. Lines begin with their number and a space; tokens are
+A question is 21 lines and an empty line. Lines begin with their number and a space; tokens are
 separated by spaces. Line 21 is
 
     21 query<TAB>answer<TAB><TAB>candidate|candidate|...
@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gatedjax.data.files._lines import FileRow, FileRows, LineError, decode
-from gatedjax.data.files._paths import AnyPath, read_bytes
-from gatedjax.data.files._places import Files
+from gatedjax.data.files._paths import AnyPath, Files, read_bytes
 from gatedjax.data.files._source import Quarantined
 from gatedjax.data.sets import _cloze
 from gatedjax.data.sets._declaration import DataSet

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from gatedjax.data.files._lines import FileRow, FileRows, LineError, read_lines
-from gatedjax.data.files._paths import AnyPath, count_lines
-from gatedjax.data.files._places import Places
+from gatedjax.data.files._paths import AnyPath, Places, count_lines
 from gatedjax.data.files._source import (
     Example,
     Quarantined,
@@ -18,6 +17,7 @@ from gatedjax.data.files._source import (
     SourceInfo,
     SpanCounts,
 )
+from gatedjax.data.text._tokenize import tokenize
 
 SetOptions = Mapping[str, str]
 """Option of a data set -> value."""
@@ -30,16 +30,44 @@ ReadPart = Callable[[str], FileRows]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TfdsForm:
-    """The TFDS form of a data set that gatedjax builds without TensorFlow: a record per row."""
+    """The TFDS form of a data set that gatedjax builds without TensorFlow: a record per row.
+
+    By default the texts among the features are the content of a row, a text or a tuple of texts in
+    their order, and the names of classes are its label. Another content needs `record` and `row`.
+    """
 
     description: str
     config_description: str = ""  # of a set that is a configuration of a builder
     features: Mapping[str, object]  # name -> `str`, `[str]`, names of classes, or a NumPy type
-    record: Callable[[FileRow], Record]
-    row: Callable[[Record], tuple]  # -> (label, content) or (label, content, file)
+    record: Callable[[FileRow], Record] | None = None
+    # -> (label, content) or (label, content, file)
+    row: Callable[[Record], tuple[Any, ...]] | None = None
     version: str = "1.0.0"
     registered: bool = True  # False if TFDS has another set of that name
     complete: bool = True  # False if any part is enough
+
+    def to_record(self, row: FileRow) -> Record:
+        """Returns the fields of a row that TFDS stores."""
+        if self.record is not None:
+            return self.record(row)
+        names, labels = self._names()
+        content = row.content if len(names) > 1 else (row.content,)
+        return dict(zip(names, content, strict=True)) | dict.fromkeys(labels, row.label)
+
+    def to_row(self, record: Record) -> tuple[Any, ...]:
+        """Returns (label, content) or (label, content, file), the inverse of `to_record`."""
+        if self.row is not None:
+            return self.row(record)
+        names, labels = self._names()
+        texts = tuple(record[name].decode() for name in names)
+        label = int(record[labels[0]]) if labels else 0
+        return label, texts if len(texts) > 1 else texts[0]
+
+    def _names(self) -> tuple[list[str], list[str]]:
+        """Returns (names of the texts, names of the label) among the features."""
+        features = self.features.items()
+        labels = [name for name, kind in features if isinstance(kind, tuple)]
+        return [name for name, kind in features if kind is str], labels
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,6 +144,7 @@ def generate_set(
     make: Callable[[str, int], Example],
     *,
     unit: str = "lines",
+    origin: str = "made by gatedjax",
 ) -> Embedded:
     """Declares a data set whose examples `make(split, index)` are computed, once per split."""
 
@@ -129,7 +158,7 @@ def generate_set(
         copies = [dict(example) for example in examples(split)]
         return Source(copies, SourceInfo(name, split, classes))
 
-    return Embedded(name=name, origin="made by gatedjax", sizes=sizes, source=source, unit=unit)
+    return Embedded(name=name, origin=origin, sizes=sizes, source=source, unit=unit)
 
 
 ID_BASE = {"train": 0, "validation": 100_000_000, "test": 200_000_000}
@@ -197,3 +226,56 @@ def number_records(
         except (UnicodeDecodeError, LineError) as error:
             quarantine.append(Quarantined(name, index + 1, str(error)))
     return FileRows(tuple(rows), tuple(quarantine), counted=len(records))
+
+
+SPLITS = ("train", "validation", "test", "train_full")
+HELD_OUT = 0.1
+SPLIT_SEED = 20_200_820
+"""Fixed, so that "validation" has the same examples in all runs."""
+
+
+def hold_out(
+    declared: DataSet, rows: FileRows, fraction: float = HELD_OUT
+) -> tuple[FileRows, FileRows]:
+    """Divides the rows of an official training part; returns (train rows, validation rows)."""
+    labels = np.array([row.label for row in rows.rows], int)
+    if declared.hold_out is None:
+        parts = stratified_split(labels, fraction, seed=SPLIT_SEED)
+    else:
+        parts = declared.hold_out(labels)
+    # Lines that were set aside belong to the whole part, whose report lists them.
+    train, validation = (FileRows(tuple(rows.rows[i] for i in part), ()) for part in parts)
+    return train, validation
+
+
+def stratified_split(
+    labels: np.ndarray, fraction: float = 0.1, *, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Splits n indices in two parts with the same proportions of the classes, both sorted. The
+    held-out part has round(n * fraction); after rounding down, the classes with the largest
+    remainders get an example more.
+
+        >>> train, validation = stratified_split(np.array([0, 0, 1, 1]), 0.5)
+        >>> len(train), len(validation)
+        (2, 2)
+    """
+    if not 0 < fraction < 1:
+        raise ValueError(f"fraction must be in (0, 1), got {fraction}")
+    labels = np.asarray(labels)
+    generator = np.random.default_rng(seed)
+    classes, counts = np.unique(labels, return_counts=True)
+    shares = counts * fraction
+    take = np.floor(shares).astype(int)
+    missing = round(len(labels) * fraction) - int(take.sum())
+    # A stable sort chooses among equal remainders in the same way on all machines.
+    take[np.argsort(take - shares, kind="stable")[:missing]] += 1
+    is_held_out = np.zeros(len(labels), bool)
+    for label, count in zip(classes, take, strict=True):
+        is_held_out[generator.permutation(np.flatnonzero(labels == label))[:count]] = True
+    return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
+
+
+def text_example(row: FileRow, example_id: int) -> Example:
+    """Returns the example of a row with a text as its content."""
+    text: str = row.content
+    return {"tokens": tokenize(text), "label": row.label, "example_id": example_id, "text": text}

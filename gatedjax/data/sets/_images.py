@@ -2,20 +2,26 @@
 
 import dataclasses
 import functools
+import struct
 import zlib
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from gatedjax._utils.missing import missing
-from gatedjax.data.files import _idx
 from gatedjax.data.files._lines import FileRow, FileRows, LineError
-from gatedjax.data.files._paths import find
-from gatedjax.data.files._places import Files
+from gatedjax.data.files._paths import AnyPath, Files, find, read_bytes
 from gatedjax.data.files._source import Example, Quarantined, ReadReport, Source, SourceInfo
-from gatedjax.data.sets._declaration import ID_BASE, DataSet, Embedded, Record, SetOptions
-from gatedjax.data.sets._split import HELD_OUT, SPLIT_SEED, stratified_split
+from gatedjax.data.sets._declaration import (
+    HELD_OUT,
+    ID_BASE,
+    SPLIT_SEED,
+    DataSet,
+    Embedded,
+    Record,
+    SetOptions,
+    stratified_split,
+)
 
 FILES = {"train": "train-images-idx3-ubyte", "test": "t10k-images-idx3-ubyte"}
 LABELS = {"train": "train-labels-idx1-ubyte", "test": "t10k-labels-idx1-ubyte"}
@@ -110,7 +116,7 @@ def read_rows(path: Path, part: str) -> FileRows:
         raise FileNotFoundError(
             f"{path}: there is no {LABELS[part]} (or {LABELS[part]}.gz) next to it"
         )
-    images, labels = _idx.read_images(path), _idx.read_labels(beside)
+    images, labels = read_images(path), read_labels(beside)
     if images.shape[1:] != SIZE:
         rows, columns = images.shape[1:]
         raise ValueError(f"{path}: images must have 28 x 28 pixels, got {rows} x {columns}")
@@ -179,10 +185,8 @@ def read_records(name: str, records: Sequence[Record], part: str) -> FileRows:
 
 def digits(split: str) -> ImageSource:
     """Returns a split of scikit-learn's digits: 1,797 images of 8 x 8 pixels from 0 to 16."""
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise ImportError(missing("data set 'digits' needs", "scikit-learn")) from error
+    from sklearn.datasets import load_digits
+
     data = load_digits()
     # The seed is a constant and no option, because accuracies can only be compared on the same test
     # images.
@@ -210,13 +214,60 @@ def _declare(name: str, url: str, classes: tuple[str, ...]) -> DataSet:
         where=f"{url} (four idx files)",
         files=Files(FILES, tops=(name, ""), url=url),
         read_rows=read_rows,
-        count=_idx.count,
+        count=count_items,
         examples=examples,
         classes=classes,
         hold_out=hold_out,
         source=source,
         tfds_rows=functools.partial(read_records, name),
     )
+
+
+_IMAGES, _LABELS = 0x0803, 0x0801
+
+
+def _read_idx(path: AnyPath, magic: int, content: str) -> np.ndarray:
+    """Reads an IDX file and returns its bytes as a uint8 array with the shape in its header."""
+    data = read_bytes(path)
+    if not data:
+        raise ValueError(f"{path}: the file is empty; it must be an idx file of {content}")
+    axes = magic & 0xFF
+    header = 4 * (1 + axes)
+    # A file of fewer than four bytes is padded, so that the comparison below refuses it by name.
+    (start,) = struct.unpack(">I", data[:4].ljust(4, b"\0"))
+    if start != magic:
+        raise ValueError(
+            f"{path}: an idx file of {content} must begin with 0x{magic:08x}, got 0x{start:08x}"
+        )
+    if len(data) < header:
+        raise ValueError(
+            f"{path}: an idx file must have a header of {header} bytes, got {len(data)}"
+        )
+    shape = struct.unpack(f">{axes}I", data[4:header])
+    # The product of Python integers cannot overflow, whatever sizes a damaged header states.
+    expected = header + int(np.prod(shape, dtype=object))
+    if len(data) != expected:
+        fault = "truncated idx file" if len(data) < expected else "bytes after the end of the data"
+        raise ValueError(
+            f"{path}: {fault}: it must have {expected:,} bytes, as its header states, got "
+            f"{len(data):,}"
+        )
+    return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
+
+
+def count_items(path: AnyPath) -> int:
+    """Returns the number of images or labels in the header of an IDX file; reads no items."""
+    return int.from_bytes(read_bytes(path)[4:8], "big")
+
+
+def read_images(path: AnyPath) -> np.ndarray:
+    """Reads an IDX file of images and returns them, uint8 [n, rows, columns]."""
+    return _read_idx(path, _IMAGES, "images")
+
+
+def read_labels(path: AnyPath) -> np.ndarray:
+    """Reads an IDX file of labels and returns them, uint8 [n]."""
+    return _read_idx(path, _LABELS, "labels")
 
 
 DECLARED = (
@@ -226,7 +277,7 @@ DECLARED = (
     ),
     Embedded(
         name="digits",
-        origin="part of scikit-learn (the [images] extra)",
+        origin="part of scikit-learn",
         sizes={"train": 1_294, "validation": 144, "test": 359},
         source=digits,
         unit="images",

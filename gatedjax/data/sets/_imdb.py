@@ -6,13 +6,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gatedjax.data.files._archives import members
-from gatedjax.data.files._lines import FileRows, decode
-from gatedjax.data.files._paths import BOM
-from gatedjax.data.files._places import Places
-from gatedjax.data.files._whole import File, files_of, read_files, stamp
-from gatedjax.data.sets._declaration import DataSet, lazily, number_records
-from gatedjax.data.sets._text import text_example
+from gatedjax.data.files._lines import File, FileRows, decode, files_of, read_files, stamp
+from gatedjax.data.files._paths import BOM, Places
+from gatedjax.data.files._unpack import members
+from gatedjax.data.sets._declaration import DataSet, lazily, number_records, text_example
 
 CLASSES = ("neg", "pos")
 ARCHIVE = "aclImdb_v1.tar.gz"

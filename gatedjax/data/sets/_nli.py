@@ -8,8 +8,7 @@ as in all published results.
 import json
 
 from gatedjax.data.files._lines import FileRows, LineError, read_lines
-from gatedjax.data.files._paths import AnyPath, count_lines, read_bytes
-from gatedjax.data.files._places import Files
+from gatedjax.data.files._paths import AnyPath, Files, count_lines, read_bytes
 from gatedjax.data.files._source import Example
 from gatedjax.data.sets._declaration import (
     DataSet,
@@ -134,12 +133,6 @@ DECLARED = (
             description="SICK: pairs of sentences that entail, contradict, or neither "
             "(SemEval-2014).",
             features={"premise": str, "hypothesis": str, "label": CLASSES},
-            record=lambda row: {
-                "premise": row.content[0],
-                "hypothesis": row.content[1],
-                "label": row.label,
-            },
-            row=lambda record: (int(record["label"]), _sentences(record)),
         ),
     ),
     DataSet(

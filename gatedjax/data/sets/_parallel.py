@@ -7,18 +7,19 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from gatedjax.data.files._archives import ArchivePath, TarPath
 from gatedjax.data.files._lines import FileRow, FileRows, LineError, check_text, decode
 from gatedjax.data.files._paths import (
     AnyPath,
+    Fetch,
     PairPath,
+    Places,
     count_lines,
     find_pair,
     read_bytes,
     split_lines,
 )
-from gatedjax.data.files._places import Fetch, Places
 from gatedjax.data.files._source import Example, Quarantined
+from gatedjax.data.files._unpack import ArchivePath
 from gatedjax.data.sets._declaration import DataSet, Examples, RowExamples, SetOptions, TfdsForm
 
 CLASSES = ("sentence",)
@@ -71,7 +72,9 @@ class Corpus(Places):
     def _inside(self, archive: Path, part: str) -> PairPath:
         assert self.archive is not None
         name = f"{self.archive[1]}/{self.files[part][0]}"
-        return PairPath(*(TarPath(archive, name.format(language)) for language in self.languages))
+        return PairPath(
+            *(ArchivePath(archive, name.format(language)) for language in self.languages)
+        )
 
 
 CORPORA = {
@@ -223,8 +226,6 @@ def _declare(name: str, corpus: Corpus) -> DataSet:
         tfds=TfdsForm(
             description=corpus.description,
             features={"source": str, "target": str},
-            record=lambda row: {"source": row.content[0], "target": row.content[1]},
-            row=lambda record: (0, (record["source"].decode(), record["target"].decode())),
         ),
     )
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from gatedjax.data.files._lines import FileRow, LineError
-from gatedjax.data.files._paths import AnyPath, PartPath, find
-from gatedjax.data.files._places import Fetch, Places
+from gatedjax.data.files._paths import AnyPath, Fetch, PartPath, Places, find
 from gatedjax.data.files._source import Example, ReadReport, Source, SourceInfo
 from gatedjax.data.sets._declaration import (
     DataSet,
@@ -133,9 +132,7 @@ def _declare(task: str) -> DataSet:
             description="SentEval's probing tasks, one configuration each: sentences with a label.",
             config_description=f"SentEval's {task}.",
             # The training part determines the numbers of the labels in all parts.
-            features={"text": str, "label": str},
-            record=lambda row: {"text": row.content[1], "label": row.content[0]},
-            row=lambda record: (0, (record["label"].decode(), record["text"].decode())),
+            features={"label": str, "text": str},
         ),
     )
 

@@ -8,8 +8,7 @@ import re
 from collections.abc import Sequence
 
 from gatedjax.data.files._lines import FileRow, FileRows, LineError, read_lines
-from gatedjax.data.files._paths import AnyPath, read_bytes
-from gatedjax.data.files._places import Files
+from gatedjax.data.files._paths import AnyPath, Files, read_bytes
 from gatedjax.data.files._source import Example, ReadReport, Source, SourceInfo
 from gatedjax.data.sets._declaration import DataSet, ReadPart, TfdsForm, eagerly
 from gatedjax.data.text._stream import EOS, ClosedVocabulary, TokenStream

@@ -24,12 +24,17 @@ import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from gatedjax.data.files._archives import members
-from gatedjax.data.files._lines import FileRows, LineError, decode
-from gatedjax.data.files._paths import BOM, AnyPath
-from gatedjax.data.files._places import Fetch, Places
-from gatedjax.data.files._unpack import Damaged, open_gzip
-from gatedjax.data.files._whole import File, files_of, read_files, stamp
+from gatedjax.data.files._lines import (
+    File,
+    FileRows,
+    LineError,
+    decode,
+    files_of,
+    read_files,
+    stamp,
+)
+from gatedjax.data.files._paths import BOM, AnyPath, Fetch, Places
+from gatedjax.data.files._unpack import Damaged, limit, members, unpack
 from gatedjax.data.sets import _cloze
 from gatedjax.data.sets._declaration import DataSet
 
@@ -99,7 +104,7 @@ def _content(name: str, data: bytes) -> bytes:
     if not name.endswith(".gz"):
         return data
     try:
-        with open_gzip(io.BytesIO(data), name) as file:
+        with unpack(io.BytesIO(data), ".gz", name, limit()) as file:
             return file.read()
     except Damaged as error:
         raise LineError(error.reason) from error

@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from gatedjax.data.files._lines import FileRow, FileRows, LineError, read_lines
-from gatedjax.data.files._paths import PairPath, count_lines, find_pair
-from gatedjax.data.files._places import Places
+from gatedjax.data.files._paths import PairPath, Places, count_lines, find_pair
 from gatedjax.data.files._source import Example, Quarantined, Source, SourceInfo
 from gatedjax.data.sets._declaration import DataSet, Record, TfdsForm, eagerly
 

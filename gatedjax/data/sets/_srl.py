@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gatedjax.data.files._lines import FileRow, FileRows, LineError, decode
-from gatedjax.data.files._paths import AnyPath, find, read_bytes
-from gatedjax.data.files._places import Places
+from gatedjax.data.files._paths import AnyPath, Places, find, read_bytes
 from gatedjax.data.files._source import Example, Quarantined
 from gatedjax.data.sets._declaration import DataSet, SetOptions, TfdsForm
 

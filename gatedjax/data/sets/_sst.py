@@ -10,10 +10,10 @@ import re
 from collections.abc import Sequence
 
 from gatedjax.data.files._lines import FileRow, FileRows, LineError
-from gatedjax.data.files._places import Files
+from gatedjax.data.files._paths import Files
 from gatedjax.data.files._source import Example, SpanCounts
 from gatedjax.data.sets._declaration import DataSet, SetOptions, TfdsForm, by_lines
-from gatedjax.data.text._brackets import BRACKETS
+from gatedjax.data.text._tokenize import BRACKETS
 
 FINE = ("very negative", "negative", "neutral", "positive", "very positive")
 BINARY = ("negative", "positive")

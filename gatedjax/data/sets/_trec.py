@@ -1,7 +1,7 @@
 """TREC questions (Li and Roth 2002): "COARSE:fine question" in Latin-1, six coarse classes."""
 
 from gatedjax.data.files._lines import FileRow, LineError
-from gatedjax.data.files._places import Files
+from gatedjax.data.files._paths import Files
 from gatedjax.data.files._source import Example
 from gatedjax.data.sets._declaration import DataSet, TfdsForm, by_lines, eagerly
 
@@ -43,13 +43,7 @@ DECLARED = (
             "files.",
             version="2.0.0",
             registered=False,  # TFDS has a `trec` 1.0.0 of its own
-            features={"text": str, "label-coarse": CLASSES, "label-fine": str},
-            record=lambda row: {
-                "text": row.content[1],
-                "label-coarse": row.label,
-                "label-fine": row.content[0],
-            },
-            row=lambda r: (int(r["label-coarse"]), (r["label-fine"].decode(), r["text"].decode())),
+            features={"label-coarse": CLASSES, "label-fine": str, "text": str},
         ),
     ),
 )

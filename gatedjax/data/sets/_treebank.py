@@ -8,10 +8,10 @@ import re
 from typing import NamedTuple
 
 from gatedjax.data.files._lines import FileRow, LineError
-from gatedjax.data.files._places import Files
+from gatedjax.data.files._paths import Files
 from gatedjax.data.files._source import Example
 from gatedjax.data.sets._declaration import DataSet, TfdsForm, by_lines, eagerly
-from gatedjax.data.text._brackets import BRACKETS
+from gatedjax.data.text._tokenize import BRACKETS
 
 _PIECE = re.compile(r"[()]|[^ \t()]+")
 

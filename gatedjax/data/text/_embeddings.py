@@ -1,18 +1,17 @@
 """Word vectors from files of GloVe, fastText and word2vec, and random vectors per word."""
 
 import collections
-import contextlib
 import dataclasses
 import hashlib
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from gatedjax.data.files._paths import BOM
-from gatedjax.data.files._unpack import allowance, limit_unpacking, open_gzip
+from gatedjax.data.files._unpack import limit_unpacking, open_compressed
 from gatedjax.data.text._fasttext import FastTextFile
 from gatedjax.data.text._vocabulary import PAD, SPECIALS, Vocabulary
 
@@ -131,14 +130,15 @@ def load_embeddings(
         [0.5 1. ] 0.5
 
     Args:
-      path: the file, plain or .gz, or a model of fastText (.bin).
+      path: the file, plain or packed (.gz, .bz2, .xz, .zst, or .zip with a single file), or a model
+        of fastText (.bin).
       vocabulary: the words to look up.
       dim: width of the vectors.
       seed: seed of the vectors of words that are not in the file.
       oov_std: standard deviation of these vectors; None means uniform(-0.25, 0.25).
-      unpack_limit: the largest number of bytes that a .gz file may unpack to; None is 1 GiB (or the
-        value of the environment variable GATEDJAX_UNPACK_LIMIT), or 32 times the size of the file
-        if that is more.
+      unpack_limit: the largest number of bytes that a packed file may unpack to; None is 1 GiB (or
+        the value of the environment variable GATEDJAX_UNPACK_LIMIT), or 32 times the size of the
+        file if that is more.
 
     Returns:
       The vectors [V, dim] of the V words, and a mask [V], True at words that the file contains.
@@ -160,36 +160,44 @@ def load_embeddings(
             "random_embeddings makes vectors without a file."
         )
     ids = {word: i for i, word in enumerate(vocabulary.words) if i != PAD}
-    matrix = np.zeros((len(vocabulary), dim), np.float32)
-    in_file = np.zeros(len(vocabulary), bool)
+    vectors: dict[int, np.ndarray] = {}
     if path.suffix == BINARY:
         model = FastTextFile(path)
         if model.dim != dim:
             raise ValueError(f"{path}: vectors must have {dim} values, got {model.dim}")
-        for row, word in enumerate(vocabulary.words):
+        for word, row in ids.items():
             vector = model.vector(word) if row >= len(SPECIALS) else None
             if vector is not None:
-                matrix[row], in_file[row] = vector, True
-        return _with_random(matrix, in_file, vocabulary, seed, oov_std)
-    with limit_unpacking(unpack_limit):
-        allowed = allowance(path)
-    first = 0
-    has_vectors = False
-    for number, line in _vectors(path, allowed):
+                vectors[row] = vector
+    else:
+        with limit_unpacking(unpack_limit):
+            vectors = _read_vectors(path, ids, dim)
+    matrix = np.zeros((len(vocabulary), dim), np.float32)
+    for word, row in ids.items():
+        found = vectors.get(row)
+        # Drawn only for the words that the file lacks, because a draw per word takes time.
+        matrix[row] = _word_vector(word, dim, seed, oov_std) if found is None else found
+    return Embeddings(matrix, np.isin(np.arange(len(vocabulary)), list(vectors)))
+
+
+def _read_vectors(path: Path, ids: Mapping[str, int], dim: int) -> dict[int, np.ndarray]:
+    """Returns id -> vector [dim] of the words of `ids` in a text file of word vectors."""
+    vectors: dict[int, np.ndarray] = {}
+    has_vectors, number, first = False, 0, 0
+    for number, line in _lines(path):
         first = first or number
         # Counting spaces is faster than splitting, and most lines are of words that are not looked
         # up.
         spaces = line.count(b" ")
-        if spaces == dim:
-            raw = line[: line.index(b" ")]
-        elif _has_space(line, dim):
-            continue  # tokens contain no space
-        else:
+        if spaces > dim and not _is_number(line.rsplit(b" ", dim)[0]):
+            continue  # a word with a space, which no token has
+        if spaces != dim:
             hint = "; truncated?" if spaces < dim and number > first else ""
             raise ValueError(
                 f"{path}, line {number}: a line must have a word and {dim} values, got {spaces} "
                 f"values{hint}"
             )
+        raw, _, numbers = line.partition(b" ")
         try:
             index = ids.get(raw.decode())
         except UnicodeDecodeError as error:
@@ -198,22 +206,21 @@ def load_embeddings(
             ) from error
         # The first line with a vector is parsed in any case, so that a file of another kind is
         # noticed.
-        is_wanted = index is not None and not in_file[index]
+        is_wanted = index is not None and index not in vectors
         if not is_wanted and has_vectors:
             continue
         has_vectors = True
         try:
-            vector = np.array([float(v) for v in line[len(raw) + 1 :].split(b" ")])
+            vector = np.array([float(v) for v in numbers.split(b" ")])
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: values must be numbers: {error}") from error
         if not (np.abs(vector) <= _LARGEST).all():  # False for NaN too
             raise ValueError(
                 f"{path}, line {number}: the values of {raw.decode()!r} must be finite"
             )
-        if is_wanted:
-            matrix[index] = vector
-            in_file[index] = True
-    if not first:
+        if index is not None and is_wanted:
+            vectors[index] = vector.astype(np.float32)
+    if not number:
         raise ValueError(f"{path} is empty: it must have word vectors")
     if not has_vectors:
         # A text of long lines looks like words with spaces, and all vectors would be random.
@@ -221,17 +228,7 @@ def load_embeddings(
             f"{path} must have lines of a word and {dim} values, got none: give a file of word "
             "vectors"
         )
-    return _with_random(matrix, in_file, vocabulary, seed, oov_std)
-
-
-def _with_random(
-    matrix: np.ndarray, in_file: np.ndarray, vocabulary: Vocabulary, seed: int, std: float | None
-) -> Embeddings:
-    # Vectors are drawn only for the words that the file lacks, because a draw per word takes time.
-    for row in np.flatnonzero(~in_file).tolist():
-        if row != PAD:
-            matrix[row] = _word_vector(vocabulary.words[row], matrix.shape[1], seed, std)
-    return Embeddings(matrix, in_file)
+    return vectors
 
 
 def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
@@ -242,14 +239,11 @@ def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
     if path.suffix == BINARY:
         model = FastTextFile(path)
         return model.dim, model.words[:most]
-    with limit_unpacking(None):
-        allowed = allowance(path)
-    lines = (line for _, line in _vectors(path, allowed))
+    lines = (line for _, line in _lines(path))
     start = list(itertools.islice(lines, _LOOK))
-    # The most frequent width counts, because a word may contain spaces.
+    # The most frequent width counts, because a word may contain spaces; among equally frequent
+    # widths the smallest, so that the order of the lines has no effect.
     widths = collections.Counter(map(_width, start))
-    # Among equally frequent widths the smallest is chosen, so that the order of the lines has no
-    # effect.
     width = max(widths, key=lambda size: (widths[size], -size), default=0)
     if not width:
         raise ValueError(
@@ -261,55 +255,26 @@ def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
     return width, [word.decode("utf-8", "replace") for word in words]
 
 
-def _vectors(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
-    """Yields (line number from 1, line) of each vector, and checks the counts of the header."""
-    lines = _number_lines(path, allowed)
-    start = list(itertools.islice(lines, 2))
-    header = _HEADER.fullmatch(start[0][1]) if start else None
-    if header is None:
-        yield from itertools.chain(start, lines)
-        return
-    count, width = map(int, header.groups())
-    if len(start) < 2:
-        raise ValueError(f"{path}, line {start[0][0]}: vectors must follow the counts, got none")
-    number, line = start[1]
-    if line.count(b" ") != width and not _has_space(line, width):
-        raise ValueError(
-            f"{path}, line {number}: a line must have {width:,} values, as the header states, got "
-            f"{line.count(b' '):,}"
-        )
-    seen = 0
-    for numbered_line in itertools.chain(start[1:], lines):
-        seen += 1
-        yield numbered_line
-    # The count is compared at the end, because a truncated file has fewer vectors than its header
-    # states.
-    if seen != count:
-        hint = "; truncated?" if seen < count else ""
-        raise ValueError(
-            f"{path}, line {start[0][0]}: {count:,} vectors must follow, as the header states, got "
-            f"{seen:,}{hint}"
-        )
-
-
-def _has_space(line: bytes, width: int) -> bool:
-    return line.count(b" ") > width and not _is_number(line.rsplit(b" ", width)[0])
-
-
 def _width(line: bytes) -> int:
     numbers = itertools.takewhile(_is_number, reversed(line.split(b" ")[1:]))
     return sum(1 for _ in numbers)
 
 
-def _number_lines(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
-    """Yields (number from 1, line without its end) of the lines that are not blank."""
-    with (
-        path.open("rb") as raw,
-        open_gzip(raw, path, allowed)
-        if path.suffix == ".gz"
-        else contextlib.nullcontext(raw) as file,
-    ):
-        number = 0
+def _is_number(text: bytes) -> bool:
+    try:
+        float(text.rsplit(b" ", 1)[-1])
+    except ValueError:
+        return False
+    return True
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yields (number from 1, line) of the lines that are not blank, without the header of fastText
+    and word2vec, whose count is compared at the end: a truncated file has fewer vectors.
+    """
+    with open_compressed(path) as file:
+        header: tuple[int, int, int] | None = None  # its line, the count and the width
+        seen, number = 0, 0
         while line := file.readline(_LONGEST_LINE):
             number += 1
             if len(line) == _LONGEST_LINE:
@@ -318,14 +283,21 @@ def _number_lines(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
                     "got more"
                 )
             line = line.removeprefix(BOM) if number == 1 else line
-            line = line.rstrip(b"\r\n ")
-            if line:
-                yield number, line
-
-
-def _is_number(last_word_part: bytes) -> bool:
-    try:
-        float(last_word_part.rsplit(b" ", 1)[-1])
-    except ValueError:
-        return False
-    return True
+            if not (line := line.rstrip(b"\r\n ")):
+                continue
+            if not seen and header is None and (match := _HEADER.fullmatch(line)):
+                header = number, int(match[1]), int(match[2])
+                continue
+            seen += 1
+            if seen == 1 and header is not None and _width(line) != header[2]:
+                raise ValueError(
+                    f"{path}, line {number}: a line must have {header[2]:,} values, as the header "
+                    f"states, got {_width(line):,}"
+                )
+            yield number, line
+    if header is not None and seen != header[1]:
+        hint = "; truncated?" if seen < header[1] else ""
+        raise ValueError(
+            f"{path}, line {header[0]}: {header[1]:,} vectors must follow, as the header states, "
+            f"got {seen:,}{hint}"
+        )

@@ -4,6 +4,7 @@ import mmap
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,75 +31,68 @@ class FastTextFile:
         self._path = path
         with path.open("rb") as file:
             # An empty file cannot be mapped.
-            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if _size(path) else b""
-        self._content = content
-        if len(content) < 8 or struct.unpack_from("<2i", content)[0] != _MAGIC:
+            is_empty = path.stat().st_size == 0
+            content = b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        magic, version = struct.unpack_from("<2i", content) if len(content) >= 8 else (0, 0)
+        if magic != _MAGIC:
             raise ValueError(
                 f"{path} must be a model of fastText (.bin), got another file; vectors of word2vec "
                 "must be in text format"
             )
-        version = struct.unpack_from("<2i", content)[1]
         if version not in _VERSIONS:
             raise ValueError(
                 f"{path} must be of version {' or '.join(map(str, _VERSIONS))} of fastText's "
                 f"format, got {version}"
             )
-        place = 8
         try:
-            arguments = _ARGUMENTS.unpack_from(content, place)
-            place += _ARGUMENTS.size
-            self.dim, model, self._bucket = arguments[0], arguments[7], arguments[8]
-            self._shortest, self._longest = arguments[9], arguments[10]
-            if version < max(_VERSIONS) and model == _SUPERVISED:
-                # Such models have no n-grams, whatever their arguments are.
-                self._longest = 0
-            size, num_words, _, _, num_pruned = _DICTIONARY.unpack_from(content, place)
-            place += _DICTIONARY.size
-            if not 0 < self.dim <= _MOST_WIDTH or not 0 <= num_words <= size or self._bucket < 0:
-                raise ValueError(
-                    f"{path} must be a whole file, got a damaged one: the width is {self.dim}, and "
-                    f"{num_words} of {size} entries are words"
-                )
-            self.words: list[str] = []
-            self._rows: dict[bytes, int] = {}
-            for _ in range(size):
-                end = content.find(b"\0", place, place + _LONGEST_WORD)
-                if end < 0:
-                    raise ValueError(
-                        f"{path} must be a whole file, got a damaged one: a word has no end"
-                    )
-                word, place = content[place:end], end + 1
-                _, kind = _ENTRY.unpack_from(content, place)
-                place += _ENTRY.size
-                if kind == _WORD:
-                    self._rows[word] = len(self.words)
-                    self.words.append(word.decode("utf-8", "replace"))
-            if len(self.words) != num_words:
-                raise ValueError(
-                    f"{path} must be a whole file, got a damaged one: {len(self.words):,} words "
-                    f"follow, the header has {num_words:,}"
-                )
-            is_quantised = content[place : place + 1] != b"\0"
-            if is_quantised or num_pruned > 0:
-                raise ValueError(f"{path} must not be quantised (.ftz): give the .bin or .vec file")
-            rows, columns = struct.unpack_from("<2q", content, place + 1)
+            self._read(content, version)
         except struct.error as error:
+            raise self._damaged(f"it is truncated: {error}") from error
+
+    def _read(self, content: Any, version: int) -> None:
+        arguments = _ARGUMENTS.unpack_from(content, 8)
+        self.dim, model, self._bucket = arguments[0], arguments[7], arguments[8]
+        self._shortest, self._longest = arguments[9], arguments[10]
+        if version < max(_VERSIONS) and model == _SUPERVISED:
+            # Such models have no n-grams, whatever their arguments are.
+            self._longest = 0
+        place = 8 + _ARGUMENTS.size
+        size, num_words, _, _, num_pruned = _DICTIONARY.unpack_from(content, place)
+        place += _DICTIONARY.size
+        if not 0 < self.dim <= _MOST_WIDTH or not 0 <= num_words <= size or self._bucket < 0:
+            raise self._damaged(f"the width is {self.dim}, and {num_words} of {size} are words")
+        self.words: list[str] = []
+        self._rows: dict[bytes, int] = {}
+        for _ in range(size):
+            end = content.find(b"\0", place, place + _LONGEST_WORD)
+            if end < 0:
+                raise self._damaged("a word has no end")
+            _, kind = _ENTRY.unpack_from(content, end + 1)
+            if kind == _WORD:
+                self._rows[content[place:end]] = len(self.words)
+                self.words.append(content[place:end].decode("utf-8", "replace"))
+            place = end + 1 + _ENTRY.size
+        if len(self.words) != num_words:
+            raise self._damaged(f"{len(self.words):,} words follow, the header has {num_words:,}")
+        if content[place : place + 1] != b"\0" or num_pruned > 0:
             raise ValueError(
-                f"{path} must be a whole file, got a truncated one: {error}"
-            ) from error
+                f"{self._path} must not be quantised (.ftz): give the .bin or .vec file"
+            )
+        rows, columns = struct.unpack_from("<2q", content, place + 1)
         num_needed = num_words + (self._bucket if self._longest > 0 else 0)
         if columns != self.dim or rows < num_needed:
-            raise ValueError(
-                f"{path} must be a whole file, got a damaged one: the matrix has {rows:,} rows of "
-                f"{columns:,} numbers, and {num_needed:,} of {self.dim:,} are needed"
+            raise self._damaged(
+                f"the matrix has {rows:,} rows of {columns:,} numbers, and {num_needed:,} of "
+                f"{self.dim:,} are needed"
             )
         place += 17
         if len(content) < place + 4 * rows * columns:
-            raise ValueError(
-                f"{path} must be a whole file, got a truncated one: the matrix is not complete"
-            )
+            raise self._damaged("the matrix is not complete")
         # Only the rows that are used are read from the disk.
         self._matrix = np.frombuffer(content, "<f4", rows * columns, place).reshape(rows, columns)
+
+    def _damaged(self, fault: str) -> ValueError:
+        return ValueError(f"{self._path} must be a whole file, got a damaged one: {fault}")
 
     def vector(self, word: str) -> np.ndarray | None:
         """Returns the vector of a word, float32 [dim], or None for a word without any n-gram."""
@@ -118,10 +112,6 @@ class FastTextFile:
                 f"{self._path}: vectors must be finite, got NaN or infinity for {word!r}"
             )
         return vector.astype(np.float32)
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size
 
 
 def list_ngrams(word: bytes, shortest: int, longest: int) -> Iterator[bytes]:

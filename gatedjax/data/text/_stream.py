@@ -1,6 +1,5 @@
 """Running text for language models: a closed vocabulary and an array of token ids."""
 
-import collections
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -34,15 +33,10 @@ class ClosedVocabulary(Vocabulary):
       lowercase: the argument.
     """
 
+    _specials = ()
+
     def __init__(self, words: Sequence[str], *, lowercase: bool = False) -> None:
-        self.lowercase = lowercase
-        self._words = tuple(words)
-        self._ids = {word: i for i, word in enumerate(self._words)}
-        if not self._words:
-            raise ValueError("words must not be empty, got no word")
-        if len(self._ids) != len(self._words):
-            twice = [w for w, n in collections.Counter(self._words).items() if n > 1]
-            raise ValueError(f"words must be different, got {twice[0]!r} more than once")
+        super().__init__(words, lowercase=lowercase)
 
     @classmethod
     def build(
@@ -99,9 +93,6 @@ class ClosedVocabulary(Vocabulary):
                 "it with Vocabulary.load"
             )
         return cls(words, lowercase=lowercase)
-
-    def __repr__(self) -> str:
-        return f"ClosedVocabulary({len(self)} ids, lowercase={self.lowercase})"
 
 
 class TokenStream(Source):

@@ -107,3 +107,6 @@ def treebank_tokens(text: str) -> list[str]:
     text = _CLITIC.sub(r" '\1", _NOT.sub(" n't", text))
     words = _TREEBANK.findall(text)
     return ["..." if re.fullmatch(r"\.{2,}", w) else "--" if w[:2] == "--" else w for w in words]
+
+
+BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]"}

@@ -1,10 +1,13 @@
-"""Vocabularies: words to ids and back."""
+"""Vocabularies: words to ids and back, and the spelling of words as ids of characters."""
 
 import collections
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
 
 from gatedjax._utils.limits import read_limited
 from gatedjax._utils.write import write_atomic
@@ -68,16 +71,21 @@ class Vocabulary:
       lowercase: the argument.
     """
 
+    _specials: ClassVar[tuple[str, ...]] = SPECIALS
+
     def __init__(self, words: Sequence[str], *, lowercase: bool = True) -> None:
         self.lowercase = lowercase
-        self._words = (*SPECIALS, *words)
+        self._words = (*self._specials, *words)
         self._ids = {word: i for i, word in enumerate(self._words)}
+        if not self._words:
+            raise ValueError("words must not be empty, got no word")
         if len(self._ids) != len(self._words):
             twice = [w for w, n in collections.Counter(self._words).items() if n > 1]
             raise ValueError(
                 f"words must be different, also from special words, got {twice[0]!r} more than once"
             )
-        del self._ids[SPECIALS[PAD]]  # "<pad>" in a text is an unknown word
+        if self._specials:
+            del self._ids[SPECIALS[PAD]]  # "<pad>" in a text is an unknown word
 
     @classmethod
     def build(
@@ -161,10 +169,81 @@ class Vocabulary:
         return cls(words[2:], lowercase=lowercase)
 
     def __repr__(self) -> str:
-        return f"Vocabulary({len(self)} ids, lowercase={self.lowercase})"
+        return f"{type(self).__name__}({len(self)} ids, lowercase={self.lowercase})"
 
 
 def write_whole(path: Path, text: str) -> None:
     """Writes `text` to the file `path`, atomically; creates its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, text.encode())
+
+
+MAX_CHARACTERS = 10
+"""Longer words are truncated (Dhingra et al. 2017, the authors' code)."""
+SPACE = 1
+
+
+class Characters:
+    """An alphabet: id 0 is padding, id 1 the space and all unknown characters.
+
+        >>> ids, lengths = Characters("abc").encode(["cab", "a?"])
+        >>> print(ids[:, :4], lengths)
+        [[4 2 3 0]
+         [2 1 0 0]] [3 2]
+
+    Args:
+      alphabet: the characters from id 2 on, each a string of length 1.
+
+    Raises:
+      ValueError: if an entry is repeated, is the space, or is not a single character.
+    """
+
+    def __init__(self, alphabet: Sequence[str]) -> None:
+        self.alphabet = "".join(alphabet)
+        self._ids = {character: i for i, character in enumerate(self.alphabet, SPACE + 1)}
+        if len(self._ids) != len(alphabet) or len(self.alphabet) != len(alphabet):
+            raise ValueError(
+                f"alphabet must hold single characters, each once, got {alphabet!r:.80}"
+            )
+        if " " in self._ids:
+            raise ValueError(
+                f"alphabet must not hold the space, which is id 1, got {alphabet!r:.80}"
+            )
+
+    @classmethod
+    def build(cls, vocabulary: Vocabulary) -> "Characters":
+        """Collects the characters of the words of a vocabulary, sorted by their code points.
+
+        Characters after the first ten of a word are left out.
+        """
+        words = vocabulary.words[PAD + 1 :]
+        return cls(sorted({c for word in words for c in word[:MAX_CHARACTERS]} - {" "}))
+
+    def __len__(self) -> int:
+        return len(self.alphabet) + 2
+
+    def encode(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Spells words; only the first 10 characters of a word are used.
+
+        Args:
+          words: n words to encode.
+
+        Returns:
+          (ids int32 [n, 10], right padded with 0; lengths int32 [n], at most 10).
+        """
+        ids = np.zeros((len(words), MAX_CHARACTERS), np.int32)
+        lengths = np.zeros(len(words), np.int32)
+        for i, word in enumerate(words):
+            spelt = [self._ids.get(character, SPACE) for character in word[:MAX_CHARACTERS]]
+            ids[i, : len(spelt)] = spelt
+            lengths[i] = len(spelt)
+        return ids, lengths
+
+    def table(self, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
+        """Spells the V words of a vocabulary, in the order of ids.
+
+        Returns (character ids int32 [V, 10], number of characters int32 [V]); padding has no
+        characters.
+        """
+        ids, lengths = self.encode(("", *vocabulary.words[PAD + 1 :]))
+        return ids, lengths

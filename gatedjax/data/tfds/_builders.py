@@ -80,7 +80,7 @@ class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
             ]
             self.info.metadata[part] = {"lines": rows.lines, "note": rows.note, "quarantine": aside}
         for row in rows.rows:
-            yield row.index, {**declaration.tfds.record(row), "index": row.index}
+            yield row.index, {**declaration.tfds.to_record(row), "index": row.index}
 
 
 def _feature(kind: object) -> object:

@@ -83,7 +83,7 @@ def read_prepared(name: str, part: str, *, data_dir: str | Path | None) -> FileR
         assert declared.tfds_rows is not None
         return declared.tfds_rows(records, part)
     account = (prepared.info.metadata or {}).get(part) or {}
-    rows = [FileRow(int(record["index"]), *declared.tfds.row(record)) for record in records]
+    rows = [FileRow(int(record["index"]), *declared.tfds.to_row(record)) for record in records]
     return FileRows(
         tuple(sorted(rows, key=lambda row: row.index)),
         tuple(Quarantined(*aside) for aside in account.get("quarantine", ())),

@@ -1,11 +1,11 @@
-// The gate explorer: a module for three hosts: a local server, a notebook, and a page without server.
+// The explorer: a module for three hosts: a local server, a notebook, and a page without server.
 // A host answers messages; the rest is here. Texts become text nodes, never markup.
 
 const START = {
   text: "", hypothesis: "", question: "", candidates: "", mode: "threshold", threshold: 0.5, density: 0.5, seed: 0, forced: {},
+  off: [],
 };
 const TEXTS = ["text", "hypothesis", "question", "candidates"];
-const FIELDS = [{ name: "text", label: "Sentence", empty: "Type a sentence" }];
 const MODES = {
   threshold: "Open above a threshold",
   density: "A share of the most probable",
@@ -15,11 +15,14 @@ const MODES = {
   open: "All open",
 };
 const SETTING = { threshold: "threshold", density: "density", sample: "seed", relaxed: "seed" };
-const ORDERS = { error: "largest error", density: "highest density", leak: "largest gate leak" };
-const HEADS = { error: "Error", density: "Density", leak: "Gate leak" };
+const ORDERS = { error: "largest error", share: "largest share of words read", leak: "largest gate leak" };
+const HEADS = { error: "Error", share: "Share read", leak: "Gate leak" };
 // The change of a probability at which the colour of a word is strongest.
 const STRONG = 0.5;
 const MOST_CLASSES = 10;
+// Sentences on a page of their list, and the milliseconds after the last key of a search.
+const PAGE = 20;
+const PAUSE = 250;
 const PAIRED = 40;
 const SVG = "http://www.w3.org/2000/svg";
 // Milliseconds between two attempts to reconnect, and before the page explains a wait.
@@ -56,6 +59,13 @@ const effectText = (value, decimals = 3) => {
 };
 // The length of a bar of attention: one half at uniform attention, and 1 only without a limit.
 const against = (value, uniform) => value / (value + uniform || 1);
+// The effect at which the colour of a word is strongest; log-odds have no largest value.
+const strongest = (weights, effects) => (weights.unit === "log-odds"
+  ? Math.max(1, ...effects.map(Math.abs)) : STRONG);
+const fallsBy = (name, unit) => (unit === "log-odds"
+  ? ["Number: the log-odds of ", name, " fall by it without the word (log-odds, because its "
+    + "probability is near 1)"]
+  : ["Number: the probability of ", name, " falls by it without the word"]);
 const times = (value, uniform) => `${(value / uniform).toFixed(1)} \u00d7`;
 
 // ---------------------------------------------------------------- state
@@ -67,12 +77,13 @@ export function toFragment(state) {
   }
   const forced = Object.entries(state.forced).map(([i, open]) => i + (open ? "o" : "s"));
   if (forced.length) parts.set("forced", forced.join("."));
+  for (const word of state.off) parts.append("off", word);
   return parts.toString();
 }
 
 export function fromFragment(fragment) {
   const parts = new URLSearchParams(fragment.replace(/^#/, ""));
-  const state = { ...START, forced: {} };
+  const state = { ...START, forced: {}, off: parts.getAll("off") };
   for (const name of TEXTS) if (parts.has(name)) state[name] = parts.get(name);
   if (parts.get("mode") in MODES) state.mode = parts.get("mode");
   for (const name of ["threshold", "density"]) {
@@ -111,7 +122,7 @@ const cycle = (forced, free) => (forced === undefined ? !free : forced === free 
 class Panel {
   constructor(about, press, layers, most) {
     this.about = about;
-    this.layers = about.layers && new Layers(layers);
+    this.layers = about.layered && new Layers(layers);
     this.press = press;
     this.most = most;
     this.words = [];
@@ -148,9 +159,9 @@ class Panel {
       this.details, this.layers && this.layers.node);
   }
 
-  show(tokens, answer, forced, soft, label) {
+  show(answer, state, label) {
     const before = this.tokens?.join(" ");
-    this.tokens = tokens.slice(0, answer?.read ?? 0);
+    this.tokens = answer?.tokens ?? [];
     this.answer = answer;
     this.node.hidden = !answer;
     if (!answer) return;
@@ -160,8 +171,8 @@ class Panel {
     // Effects of the same words stay until new effects come, so that the words do not flicker.
     if (before !== this.tokens.join(" ") || best !== this.best) this.weights = undefined;
     this.best = best;
-    this.soft = soft;
-    this.forced = forced;
+    this.soft = this.about.gated && (state.mode === "expected" || state.mode === "relaxed");
+    this.forced = state.forced;
     const change = was === best ? "" : ` instead of ${this.about.classes[was]}`;
     const verdict = h("span", {}, h("strong", {}, h("bdi", {}, this.about.classes[best])), " ",
       h("span", { class: "gx-share" }, percent(probabilities[best])),
@@ -172,7 +183,7 @@ class Panel {
     while (this.words.length < this.tokens.length) this.words.push(this.word(this.words.length));
     this.words.forEach((word, i) => this.update(word, i));
     this.explain();
-    this.read(answer, soft);
+    this.summarize(answer);
     this.tabulate();
     if (this.layers) this.layers.show(this.tokens);
     const order = probabilities.map((_, i) => i);
@@ -192,6 +203,7 @@ class Panel {
   weigh(weights) {
     this.weights = weights;
     if (!this.answer) return;
+    this.explain();
     this.words.forEach((word, i) => this.colour(word, i));
     const count = this.tokens.length;
     this.effectNote.textContent = weights ? ""
@@ -212,36 +224,33 @@ class Panel {
     const key = [
       item(swatch("for", "+"), " speaks for ", name(this.best)),
       item(swatch("against", "\u2212"), ...other),
-      item("Number: the probability of ", name(this.best), " falls by it without the word"),
+      item(...fallsBy(name(this.best), this.weights?.unit)),
     ];
-    if (gated) {
-      key.push(item("\u25cf open, \u25cb closed", this.soft && ", \u25d0 soft", ": gate of the model"),
-        item("\u25a0 open, \u25a1 closed: forced by you"));
+    if (this.answer.read.includes(false)) {
+      key.push(item(struck(), `: ${!gated && pairs ? "read by few words"
+        : gated ? "not read" : "not read by attention"}`));
     }
+    if (gated) key.push(item("Framed: forced open or closed by you"));
     if (this.answer.attention) {
       key.push(item(gauge(0.5), ` attention; the mark is uniform attention, 1\u00a0/\u00a0${this.tokens.length}`));
-    }
-    if (!gated && this.answer.kept.includes(false)) {
-      key.push(item(`Dashed: ${pairs ? "selected by few words" : "without attention"}`));
     }
     if (this.answer.known.includes(false)) key.push(item("? not in the vocabulary"));
     const list = h("ul", {}, ...key);
     if (this.key.textContent !== list.textContent) this.key.replaceChildren(...list.childNodes);
   }
 
-  read(answer, soft) {
-    const count = answer.kept.filter(Boolean).length;
+  summarize(answer) {
+    const count = answer.read.filter(Boolean).length;
     const all = this.tokens.length;
-    const share = `density ${three(answer.density)}`;
-    let text = `Attention covers ${count} of ${all} words (${share}).`;
-    if (this.about.gated) text = `${count} of ${all} gates are open (${share}).`;
-    else if (!answer.attention) text = `The network reads all ${all} words.`;
+    const share = three(answer.share);
+    let text = `Attention reads ${count} of ${all} words (share ${share}).`;
+    if (!answer.attention) text = `The network reads all ${all} words.`;
     if (this.about.pairs) {
-      text = `${count} of ${all} words are selected by most words; ${share} of the pairs.`;
+      text = `${count} of ${all} words are read by most words; ${share} of the pairs of words.`;
     }
-    if (soft) text = `Soft gates: ${share}, the mean of the gates.`;
+    if (this.soft) text = `Soft gates: density ${share}, the mean of the gates.`;
     const rules = { max_gate: "the most probable gate is opened",
-      soft: "attention covers all words", zeros: "attention covers no word" };
+      soft: "attention reads all words", zeros: "attention reads no word" };
     if (answer.rule) text += ` All closed: ${rules[answer.rule]}.`;
     this.reading.textContent = text;
   }
@@ -268,7 +277,6 @@ class Panel {
 
   word(i) {
     const word = {
-      mark: h("span", { class: "gx-mark", "aria-hidden": "true" }),
       token: h("span", { class: "gx-token" }),
       unknown: h("span", { class: "gx-unknown", "aria-hidden": "true" }),
       effect: h("span", { class: "gx-effect", "aria-hidden": "true" }),
@@ -276,26 +284,23 @@ class Panel {
     };
     // The space separates the word and the number for a screen reader.
     const inside = [
-      h("span", { class: "gx-in" }, this.about.gated && word.mark, word.token, word.unknown),
+      h("span", { class: "gx-in" }, word.token, word.unknown),
       word.gauge, " ", word.effect];
     word.button = this.about.gated
       ? h("button", { type: "button", class: "gx-word", tabindex: i ? -1 : 0,
-        onclick: () => this.press(i, this.answer.free[i]), onfocus: () => this.enter(i) }, ...inside)
+        onclick: () => this.press(i, this.answer.free[i], this.tokens[i]), onfocus: () => this.enter(i) }, ...inside)
       : h("span", { class: "gx-word" }, ...inside);
     this.line.append(word.button);
     return word;
   }
 
   update(word, i) {
-    const { kept, gates, attention, known } = this.answer;
+    const { read, gates, attention, known } = this.answer;
     const gated = gates != null;
     const forced = gated ? this.forced[i] : undefined;
-    let state = !kept[i] ? "closed" : gated ? "open" : "read";
+    let state = !read[i] ? "closed" : gated ? "open" : "read";
     if (this.soft) state = forced == null ? "soft" : forced ? "open" : "closed";
-    const mark = forced == null ? { open: "\u25cf", closed: "\u25cb", soft: "\u25d0" }[state]
-      : forced ? "\u25a0" : "\u25a1";
     word.token.textContent = this.tokens[i];
-    word.mark.textContent = gated ? mark : "";
     word.unknown.textContent = known[i] ? "" : "?";
     word.gauge.hidden = !attention;
     const uniform = 1 / this.tokens.length;
@@ -318,12 +323,14 @@ class Panel {
     data.speaks = effect === undefined || Math.abs(effect) < 5e-4 ? "" : effect < 0 ? "against" : "for";
     if (effect === undefined) delete data.effect;
     else data.effect = effect;
-    word.button.style.setProperty("--e", Math.sqrt(Math.min(Math.abs(effect ?? 0) / STRONG, 1)));
+    const strong = this.weights ? strongest(this.weights, this.weights.effects) : STRONG;
+    word.button.style.setProperty("--e", Math.sqrt(Math.min(Math.abs(effect ?? 0) / strong, 1)));
     const numbers = [
       gates && `gate ${forced == null ? "" : "forced "}${this.soft ? three(gates[i]) : data.gate}`,
       gates && `open with probability ${three(open[i])}`,
       attention && `attention ${three(attention[i])} (${times(attention[i], 1 / this.tokens.length)} uniform)`,
-      effect !== undefined && `effect ${effectText(effect)}: speaks for `
+      effect !== undefined
+        && `effect ${effectText(effect)}${this.weights.unit === "log-odds" ? " log-odds" : ""}: speaks for `
         + this.about.classes[this.weights.speaks_for[i]],
       !known[i] && "not in the vocabulary",
     ].filter(Boolean).join(", ");
@@ -447,9 +454,10 @@ class Layers {
 
 // The answer of a network that reads or writes several texts.
 class Board {
-  constructor(about, layers) {
+  constructor(about, press, layers) {
     this.about = about;
-    this.layers = about.layers && new Layers(layers, true);
+    this.press = press;
+    this.layers = about.layered && new Layers(layers, true);
     this.title = h("p", { class: "gx-verdict", "aria-live": "polite" });
     this.note = h("p", { class: "gx-quiet" });
     this.head = h("tr");
@@ -465,15 +473,18 @@ class Board {
       this.title, this.note, this.table, this.choice, this.key, this.lines, this.layers && this.layers.node);
   }
 
-  show(answer, texts) {
+  show(answer, state, label) {
     this.node.hidden = !answer;
-    if (!answer) return;
     this.answer = answer;
-    const { title, share, classes, probabilities, details } = answer;
+    if (!answer) return;
+    const { title, share, classes, probabilities, details, before } = answer;
+    const change = before && [title !== before.title && before.title,
+      before.share != null && percent(before.share)].filter(Boolean).join(" ");
     const exclusive = answer.exclusive !== false;
     this.weights = undefined;
     const said = h("span", {}, h("strong", {}, h("bdi", {}, title)), " ",
-      share != null && h("span", { class: "gx-share" }, percent(share)));
+      share != null && h("span", { class: "gx-share" }, percent(share)),
+      change && h("span", { class: "gx-other" }, ` instead of ${change}`));
     if (this.title.textContent !== said.textContent) this.title.replaceChildren(said);
     this.note.textContent = answer.note;
     this.table.hidden = !classes.length;
@@ -486,7 +497,8 @@ class Board {
     const best = answer.best ?? order.slice(0, 1);
     this.classes.replaceChildren(...order.slice(0, MOST_CLASSES).map((i) => h("tr",
       { class: best.includes(i) && "gx-best", "data-probability": probabilities[i], "data-class": i },
-      h("th", { scope: "row" }, h("bdi", {}, classes[i])),
+      h("th", { scope: "row" }, h("bdi", {}, classes[i]),
+        classes[i] === label && h("span", { class: "gx-tag" }, "label")),
       h("td", { class: "gx-bars" }, bar("gx-track", probabilities[i])),
       h("td", { class: "gx-n" }, three(probabilities[i])),
       details && h("td", { class: "gx-quiet" }, details[i]))));
@@ -500,7 +512,7 @@ class Board {
     }
     this.choose();
     this.draw();
-    if (this.layers) this.layers.show([], texts);
+    if (this.layers) this.layers.show([], TEXTS.map((name) => state[name]));
   }
 
   // The effects of the words, which come after the answer.
@@ -513,7 +525,8 @@ class Board {
   shown() {
     const { lines } = this.answer;
     if (!this.about.weighed || this.weights === null) return lines;
-    return lines.map((line, k) => ({ ...line, effects: true, strong: STRONG,
+    const strong = this.weights ? strongest(this.weights, this.weights.lines.flat()) : STRONG;
+    return lines.map((line, k) => ({ ...line, effects: true, strong,
       values: this.weights?.lines[k] ?? line.tokens.map(() => undefined) }));
   }
 
@@ -524,7 +537,7 @@ class Board {
     this.asks.textContent = this.answer.choice ?? "Word of the question: ";
     if (!words) return;
     if (JSON.stringify(words) === this.words) {
-      // Shares are of the predicted class until another class is chosen.
+      // Parts are of the predicted class until another class is chosen.
       if (this.answer.choice && !this.chosen) this.word.value = this.answer.chosen;
       return;
     }
@@ -554,50 +567,60 @@ class Board {
     }));
   }
 
-  // The legend of the lines; shares belong to the chosen class or label, or to a number.
+  // The legend of the lines; parts belong to the chosen class or label, or to a number.
   explain(chosen) {
     const lines = this.shown();
     const { signs } = this.answer;
     const item = (...parts) => h("li", {}, ...parts);
-    const shares = lines.find((line) => line.effects);
+    const parts = lines.find((line) => line.effects);
     const name = () => h("strong", {}, h("bdi", {},
-      shares.of ? shares.of[chosen] : this.answer.title));
+      parts.of ? parts.of[chosen] : this.answer.title));
     this.key.replaceChildren(...[
-      ...(!shares ? [] : signs ? [item(swatch("for", "+"), ` ${signs[0]}`),
+      ...(!parts ? [] : signs ? [item(swatch("for", "+"), ` ${signs[0]}`),
         item(swatch("against", "\u2212"), ` ${signs[1]}`)]
         : [item(swatch("for", "+"), " speaks for ", name()),
           item(swatch("against", "\u2212"), " speaks against it")]),
-      shares && !shares.of && !signs
-        && item("Number: the probability of ", name(), " falls by it without the word"),
-      lines.some((line) => line.gates) && item("\u25cf open, \u25cb closed"),
+      parts && !parts.of && !signs && item(...fallsBy(name(), this.weights?.unit)),
+      lines.some((line) => line.read?.includes(false)) && item(struck(), ": not read"),
+      this.about.switched && item("Framed: switched off by you"),
       lines.some((line) => line.uniform)
         && item(gauge(0.5), " attention; the mark is uniform attention"),
-      lines.some((line) => line.known.includes(false)) && item("? not in the vocabulary"),
+      lines.some((line) => line.known.includes(false))
+        && item(lines.some((line) => line.read) ? "? unknown: in no training text"
+          : "? not in the vocabulary"),
     ].filter(Boolean));
   }
 
-  // A word with its number: attention against uniform, or a signed effect on a class.
+  // A word with its number: attention against uniform, or a signed effect on a class. A word that is
+  // not read has no number. The user presses a word that is read, or that is switched off.
   token(line, token, i, value) {
     const shaded = value != null && !line.effects;
     const noun = line.noun ?? "effect";
-    const text = value != null && line.effects ? effectText(value, line.decimals) : "\u2026";
+    const off = line.off?.[i];
+    const counts = line.effects && !(line.read && !line.read[i]);
+    const text = value != null && counts ? effectText(value, line.decimals) : "\u2026";
     const numbers = [
       shaded && `attention ${three(value)} (${times(value, line.uniform)} uniform)`,
-      line.gates && `gate ${line.gates[i] ? "open" : "closed"}`,
-      line.effects && value != null && `${noun} ${text}`,
+      line.read && (off ? "switched off" : line.read[i] ? "read" : "not read"),
+      counts && value != null && `${noun} ${text}`,
       !line.known[i] && "not in the vocabulary",
     ].filter(Boolean).join(", ");
-    const gate = line.gates ? (line.gates[i] ? "open" : "closed") : line.kept?.[i] && "read";
-    const node = h("span", { class: "gx-word", title: numbers, "data-known": line.known[i],
-      "data-gate": gate, "data-value": value },
+    const pressed = this.press && (off || line.read?.[i]);
+    const next = !this.about.switched ? "" : off ? "; press to switch it on" : "; press to switch it off";
+    const node = h(pressed ? "button" : "span", { class: "gx-word", title: numbers,
+      "data-known": line.known[i], "data-marked": line.marked?.[i], "data-value": value,
+      "data-gate": line.read && (line.read[i] ? "open" : "closed"),
+      "data-forced": off && "closed",
+      ...(pressed && { type: "button", "aria-pressed": String(Boolean(off)),
+        "aria-label": `${token} ${counts ? text : ""}: ${numbers}${next}`,
+        onclick: () => this.press(token, i) }) },
     h("span", { class: "gx-in" },
-      line.gates && h("span", { class: "gx-mark", "aria-hidden": "true" },
-        line.gates[i] ? "\u25cf" : "\u25cb"),
       h("span", { class: "gx-token" }, token),
-      h("span", { class: "gx-unknown", "aria-hidden": "true" }, line.known[i] ? "" : "?")),
+      h("span", { class: "gx-unknown", "aria-hidden": "true" }, line.known[i] ? "" : "?"),
+      line.marks?.[i] && h("sup", { class: "gx-pair" }, line.marks[i])),
     shaded && gauge(against(value, line.uniform)),
-    line.effects && h("span", { class: "gx-effect" }, text));
-    if (line.effects && value != null && Number.parseFloat(text.slice(1)) !== 0) {
+    counts && h("span", { class: "gx-effect" }, text));
+    if (counts && value != null && Number.parseFloat(text.slice(1)) !== 0) {
       node.dataset.speaks = value < 0 ? "against" : "for";
       node.style.setProperty("--e", Math.sqrt(Math.min(Math.abs(value) / line.strong, 1)));
     }
@@ -627,6 +650,9 @@ function bar(name, share) {
   return h("span", { class: name, "aria-hidden": "true" }, inner);
 }
 
+// A sample of the mark of words that are not read, on all pages.
+const struck = () => h("del", { class: "gx-struck" }, "Struck through");
+
 // A sample of the colour of a word that speaks for or against a class.
 function swatch(speaks, text) {
   const node = h("span", { class: "gx-swatch", "data-speaks": speaks }, text);
@@ -653,15 +679,22 @@ class Sentences {
     this.worst = worst;
     this.begin = 0;
     this.chart = s("svg", { class: "gx-chart", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img" });
-    this.heading = h("h3", {}, "Accuracy against density");
+    this.heading = h("h3", {}, "Accuracy against the share of words read");
     this.point = h("p", { class: "gx-point", role: "status" });
     this.note = h("p", { class: "gx-quiet" }, "Reading the sentences \u2026");
-    const turn = (begin) => () => this.page(begin()).catch(() => {});
-    this.order = h("select", { onchange: turn(() => 0) });
-    this.back = h("button", { type: "button", onclick: turn(() => this.begin - this.size) },
-      "Previous");
-    this.next = h("button", { type: "button", onclick: turn(() => this.begin + this.size) },
-      "Next");
+    const turn = (begin) => () => this.page(begin());
+    const first = turn(() => 0);
+    this.order = h("select", { onchange: first });
+    this.label = h("select", { onchange: first, "data-filter": "label" });
+    this.predicted = h("select", { onchange: first, "data-filter": "predicted" });
+    this.wrong = h("input", { type: "checkbox", onchange: first });
+    let timer = null;
+    this.word = h("input", { type: "search", spellcheck: "false", "data-filter": "word",
+      oninput: () => { clearTimeout(timer); timer = setTimeout(() => this.search(), PAUSE); } });
+    this.decides = h("input", { type: "checkbox", onchange: first });
+    this.deciding = h("p", { class: "gx-quiet gx-deciding", role: "status" });
+    this.back = h("button", { type: "button", onclick: turn(() => this.begin - PAGE) }, "Previous");
+    this.next = h("button", { type: "button", onclick: turn(() => this.begin + PAGE) }, "Next");
     this.where = h("span", { class: "gx-quiet", role: "status" });
     this.head = h("tr");
     this.rows = h("tbody");
@@ -669,6 +702,11 @@ class Sentences {
     this.body = h("div", { class: "gx-split", hidden: true },
       h("div", { class: "gx-curve" }, this.heading, this.chart, this.point),
       h("div", { class: "gx-list" },
+        h("div", { class: "gx-controls" },
+          h("label", {}, "Label ", this.label), h("label", {}, "Predicted ", this.predicted),
+          h("label", {}, this.wrong, "Wrong only"), h("label", {}, "Word ", this.word),
+          h("label", {}, this.decides, "Decided by the word")),
+        this.deciding,
         h("div", { class: "gx-controls" }, h("label", {}, "Sorted by ", this.order), this.back,
           this.next, this.where),
         h("div", { class: "gx-scroll" },
@@ -689,15 +727,21 @@ class Sentences {
       return;
     }
     this.found = found;
-    const cut = found.more ? `the first ${whole(found.total)}` : `${whole(found.total)}`;
+    const total = found.rows.length;
+    const cut = found.more ? `the first ${whole(total)}` : whole(total);
     this.note.textContent = `${found.name}: ${cut} sentences. Press a sentence to open it.`;
-    const some = found.leaks < found.total
+    const some = found.leaks < total
       ? ` It is measured for the first ${whole(found.leaks)} sentences.` : "";
     this.leak.textContent = found.leaks ? "Gate leak: how much the probability of the predicted "
-      + "class changes when all closed words are deleted from the text. At 0 the closed words have "
-      + `no influence; above 0 the network still reads them before its gates.${some}` : "";
+      + "class changes when all words that are not read are deleted from the text. At 0 they have "
+      + `no influence; above 0 the network has read them before its gates.${some}` : "";
     this.order.replaceChildren(
       ...found.orders.map((name) => h("option", { value: name }, ORDERS[name])));
+    for (const name of ["label", "predicted"]) {
+      const values = [...new Set(found.rows.map((row) => row[name]))].sort();
+      this[name].replaceChildren(h("option", { value: "" }, "any"),
+        ...values.map((value) => h("option", { value: `=${value}` }, value)));
+    }
     const names = ["Sentence", "Label", "Predicted", ...found.orders];
     this.head.replaceChildren(...names.map((name) => h("th", { scope: "col" },
       HEADS[name] ?? name)));
@@ -709,26 +753,61 @@ class Sentences {
       this.chart.style.display = "none";
     }
     this.mark(this.state ?? START);
-    const rows = await this.page(0);
-    if (this.order.value === "error") this.worst(rows[0]);
+    this.page(0);
+    if (this.order.value === "error") this.worst(this.listed()[0]);
   }
 
-  async page(begin) {
-    const answer = await this.ask({ do: "page", order: this.order.value, begin });
-    this.begin = answer.begin;
-    this.size = Math.max(answer.rows.length, this.size ?? 0);
-    const end = answer.begin + answer.rows.length;
-    this.where.textContent = `${answer.begin + 1}\u2013${end} of ${whole(answer.total)}`;
-    this.back.disabled = answer.begin === 0;
-    this.next.disabled = end >= answer.total;
-    this.rows.replaceChildren(...answer.rows.map((row) => h("tr", {},
+  // Looks up the sentences with the word of the filter, and those that it decides.
+  async search() {
+    const word = this.word.value.trim();
+    this.searched = word ? await this.ask({ do: "word", word }).catch(() => null) : null;
+    if (word !== this.word.value.trim()) return;
+    const { has, decided } = this.searched ?? {};
+    this.deciding.textContent = !has ? "" : `\u201c${word}\u201d is in ${whole(has.length)} `
+      + `sentence${has.length === 1 ? "" : "s"}, and ${this.about.models[0].name} predicts another class for `
+      + `${whole(decided.length)} of them when the word is taken out.`;
+    this.page(0);
+  }
+
+  // Lists the sentences that a word decides.
+  decide(word) {
+    for (const select of [this.label, this.predicted]) select.value = "";
+    this.wrong.checked = false;
+    this.decides.checked = true;
+    this.word.value = word;
+    this.search();
+    this.node.scrollIntoView?.({ block: "start" });
+  }
+
+  // The sentences that pass the filters, in their order.
+  listed() {
+    const order = this.order.value;
+    const { has, decided } = this.searched ?? {};
+    const allowed = has && new Set(this.decides.checked ? decided : has);
+    const passes = (select, value) => !select.value || select.value === `=${value}`;
+    return this.found.rows
+      .filter((row, i) => row[order] != null && (!allowed || allowed.has(i))
+        && passes(this.label, row.label) && passes(this.predicted, row.predicted)
+        && (!this.wrong.checked || row.label !== row.predicted))
+      .sort((a, b) => b[order] - a[order]);
+  }
+
+  page(begin) {
+    const listed = this.listed();
+    const rows = listed.slice(begin, begin + PAGE);
+    this.begin = begin;
+    this.where.textContent = !rows.length ? "no sentence"
+      : `${begin + 1}\u2013${begin + rows.length} of ${whole(listed.length)}`;
+    this.back.disabled = begin === 0;
+    this.next.disabled = begin + rows.length >= listed.length;
+    this.decides.disabled = !this.searched;
+    this.rows.replaceChildren(...rows.map((row) => h("tr", {},
       h("td", {}, h("button", { type: "button", class: "gx-load", title: row.text, lang: "",
         onclick: () => this.load(row) }, h("bdi", {}, row.text))),
       h("td", {}, row.label),
       h("td", { class: row.label !== row.predicted && "gx-other" }, row.predicted),
       ...this.found.orders.map((name) =>
         h("td", { class: "gx-n" }, row[name] == null ? "\u2013" : three(row[name]))))));
-    return answer.rows;
   }
 
   draw() {
@@ -738,7 +817,7 @@ class Sentences {
     const high = Math.min(1, Math.ceil(10 * Math.max(...values) + 0.2) / 10);
     this.x = (d) => LEFT + d * (WIDE - LEFT - RIGHT);
     this.y = (a) => TOP + ((high - a) / (high - low)) * (HIGH - TOP - BOTTOM);
-    const parts = [s("title", {}, "Accuracy against density")];
+    const parts = [s("title", {}, "Accuracy against the share of words read")];
     const label = (x, y, anchor, text) => s("text", { x, y, "text-anchor": anchor }, text);
     for (let n = 0; n <= 4; n += 1) {
       const a = low + (n * (high - low)) / 4;
@@ -748,9 +827,9 @@ class Sentences {
     }
     parts.push(s("text", { x: 12, y: (TOP + HIGH - BOTTOM) / 2, "text-anchor": "middle",
       transform: `rotate(-90 12 ${(TOP + HIGH - BOTTOM) / 2})` }, "accuracy"));
-    parts.push(label(this.x(0.5), HIGH - 4, "middle", "density: share of open gates"));
+    parts.push(label(this.x(0.5), HIGH - 4, "middle", "share of words read"));
     curves.forEach((curve, k) => {
-      const points = curve.density.map((d, i) => [this.x(d), this.y(curve.accuracy[i])]);
+      const points = curve.share.map((d, i) => [this.x(d), this.y(curve.accuracy[i])]);
       parts.push(s("polyline", { class: `gx-line gx-line${k}`, points: points.join(" ") }));
       for (const [x, y] of points) {
         parts.push(k ? s("rect", { class: "gx-dot gx-line1", x: x - 3, y: y - 3, width: 6,
@@ -767,21 +846,21 @@ class Sentences {
     this.state = state;
     if (!this.found) return;
     const said = this.found.curves.map((curve, k) => {
-      let at = curve.density.length - 1;
+      let at = curve.share.length - 1;
       const nearest = (values, wanted) => values.reduce((best, value, i) =>
         (Math.abs(value - wanted) < Math.abs(values[best] - wanted) ? i : best), 0);
       if (state.mode === "threshold") at = nearest(curve.threshold, state.threshold);
-      if (state.mode === "density") at = nearest(curve.density, state.density);
+      if (state.mode === "density") at = nearest(curve.share, state.density);
       // Draws and soft gates have no point, because the curve is over thresholds.
       const on = !this.about.models[k].gated || ["threshold", "density", "open"]
         .includes(state.mode);
       this.rings[k].setAttribute("visibility", on ? "visible" : "hidden");
       if (!on) return [];
-      this.rings[k].setAttribute("cx", this.x(curve.density[at]));
+      this.rings[k].setAttribute("cx", this.x(curve.share[at]));
       this.rings[k].setAttribute("cy", this.y(curve.accuracy[at]));
       return [h("span", { class: `gx-key${k}`, "aria-hidden": "true" }, this.legend[k]),
-        ` ${this.about.models[k].name}: accuracy ${three(curve.accuracy[at])} at density `
-        + `${three(curve.density[at])}. `];
+        ` ${this.about.models[k].name}: accuracy ${three(curve.accuracy[at])} with a share of `
+        + `${three(curve.share[at])} read. `];
     });
     const line = h("span", {}, ...said.flat());
     if (this.point.textContent !== line.textContent) this.point.replaceChildren(line);
@@ -818,9 +897,7 @@ export class Explorer {
     const { first, example, origin } = this.about;
     if (Object.keys(this.texts).some((name) => this.state[name])) return;
     if (first) this.know(first, `The first sentence of ${first.name}.`);
-    else if (example?.text && !this.about.fields?.some((field) => field.options)) {
-      this.known.set(example.text, origin);
-    }
+    else if (example?.text) this.known.set(example.text, origin);
     this.state = { ...this.state, ...(first ? { text: first.text } : example) };
     this.opened = JSON.stringify(this.state);
   }
@@ -843,12 +920,9 @@ export class Explorer {
     const { models, modes, library } = this.about;
     const set = (name, read) => (event) => this.change({ [name]: read(event.target) });
     const number = (input) => Number(input.value);
-    this.viewed = Boolean(this.about.fields);
-    const fields = this.about.fields ?? FIELDS;
-    this.texts = Object.fromEntries(fields.map(({ name, empty, options }) => [name, options
-      ? h("select", { "data-field": name, class: "gx-texts", onchange: set(name, (node) => node.value) },
-        ...options.map((option, i) => h("option", { value: i }, option)))
-      : h("textarea", { rows: 1, spellcheck: "false", lang: "", dir: "auto", "data-field": name,
+    const { fields } = this.about;
+    this.texts = Object.fromEntries(fields.map(({ name, empty }) => [name,
+      h("textarea", { rows: 1, spellcheck: "false", lang: "", dir: "auto", "data-field": name,
         readonly: !this.host.edits, placeholder: empty,
         oninput: (event) => this.change({ [name]: event.target.value }, true) })]));
     this.text = this.texts.text;
@@ -870,6 +944,9 @@ export class Explorer {
         this.change({ seed: (this.state.seed + 1) % 2 ** 32 }) }, "Draw again"));
     this.release = h("button", { type: "button", onclick: () => this.change({ forced: {} }) },
       "Release all gates");
+    this.restore = h("button", { type: "button", onclick: () => this.change({ off: [] }) },
+      "Switch all words on");
+    this.decided = h("button", { type: "button", class: "gx-decided", hidden: true });
     this.status = h("p", { class: "gx-status", role: "status" });
     this.notes = h("p", { class: "gx-notes", role: "status" });
     const gated = modes.length > 0;
@@ -877,15 +954,21 @@ export class Explorer {
       gated && h("label", {}, "Test-time gates: ", this.mode),
       gated && this.sliders.threshold.node, gated && this.sliders.density.node,
       gated && this.seeds, gated && this.release,
+      models.some((about) => about.switched) && this.restore, this.decided,
       h("span", { class: "gx-push" },
         this.host.link && h("button", { type: "button", onclick: () => this.copy() }, "Copy link"),
         h("button", { type: "button", onclick: () => this.save() }, "Save picture")));
-    const verb = fields.some((field) => field.options) ? "Choose" : "Change";
-    const purpose = this.viewed ? `${verb} a text, and the model runs again.` : "Each word has the change of the prediction when the word is removed and the model runs "
-        + `again.${gated ? " Press a word to force its gate open or closed." : ""}`;
-    const fixed = !this.host.edits && h("p", { class: "gx-quiet gx-fixed" },
-      "The sentence of this page is read-only, because the page has the results for all patterns "
-      + "of its gates. The command gatedjax explore shows other sentences.");
+    const switched = models.some((about) => about.switched);
+    const weighed = models.some((about) => about.panel === "words");
+    const whose = switched ? " of the network" : "";
+    const purpose = [
+      (!weighed || switched) && this.host.edits && "Change a text, and the model runs again.",
+      weighed && `Each word${whose} has the change of the prediction when the word is removed and `
+        + "the network runs again.",
+      gated && `Press a word${whose} to force its gate open or closed.`,
+      switched && "Press a word with a part to switch it off: the model then reads the text "
+        + "without it."].filter(Boolean).join(" ");
+    const fixed = !this.host.edits && h("p", { class: "gx-quiet gx-fixed" }, this.host.fixed);
     this.origin = h("p", { class: "gx-quiet gx-origin" });
     const foot = library && h("footer", { class: "gx-foot gx-quiet" }, "Made with ",
       library.address ? h("a", { href: library.address, rel: "noopener noreferrer",
@@ -893,8 +976,11 @@ export class Explorer {
     this.panels = models.map((about, k) => {
       const layers = async () =>
         (await this.host.ask({ do: "layers", ...this.state })).models[k];
-      return this.viewed ? new Board(about, layers)
-        : new Panel(about, (i, free) => this.press(i, free), layers, this.about.effects);
+      // Without labelled sentences, only the words of a lexicon can be pressed.
+      const press = (about.switched || this.about.sentences)
+        && ((word) => this.toggle(word, about.switched));
+      return about.panel === "lines" ? new Board(about, press, layers)
+        : new Panel(about, (i, free, word) => this.press(i, free, word), layers, this.about.effects);
     });
     this.picture = h("div", { class: "gx-models" }, ...this.panels.map((panel) => panel.node));
     if (this.about.sentences) {
@@ -921,12 +1007,28 @@ export class Explorer {
   load(row) {
     this.know(row, `A sentence of ${this.sentences.found.name}.`);
     this.tokens = null;
-    this.change({ text: row.text, forced: {} });
+    this.change({ text: row.text, forced: {}, off: [] });
     this.text.focus();
     this.root.scrollIntoView?.({ block: "start" });
   }
 
-  press(i, free) {
+  // Offers the list of the labelled sentences that a pressed word decides.
+  mention(word) {
+    if (!this.sentences?.found) return;
+    this.decided.hidden = false;
+    this.decided.textContent = `Sentences that \u201c${word}\u201d decides`;
+    this.decided.onclick = () => this.sentences.decide(word);
+  }
+
+  toggle(word, switched) {
+    this.mention(word);
+    if (!switched) return;
+    const off = this.state.off.filter((other) => other !== word);
+    this.change({ off: off.length < this.state.off.length ? off : [...off, word] });
+  }
+
+  press(i, free, word) {
+    this.mention(word);
     const forced = { ...this.state.forced };
     const then = cycle(forced[i], free);
     if (then === undefined) delete forced[i];
@@ -951,6 +1053,7 @@ export class Explorer {
     this.origin.replaceChildren(...(!known ? [] : [known.note,
       ...(known.label == null ? [] : [" Label: ", h("strong", {}, h("bdi", {}, known.label))])]));
     this.release.disabled = !Object.keys(this.state.forced).length;
+    this.restore.disabled = !this.state.off.length;
     this.sentences?.mark(this.state);
   }
 
@@ -993,7 +1096,7 @@ export class Explorer {
     try {
       while (this.weighed !== this.wanted && this.shown === this.wanted) {
         const turn = this.wanted;
-        const has = !this.viewed || this.about.models.some((about) => about.weighed);
+        const has = this.about.models.some((about) => about.weighed);
         const { models } = !has ? { models: [] }
           : await this.patiently(() => this.host.ask({ do: "removal", ...this.state }));
         this.weighed = turn;
@@ -1010,9 +1113,11 @@ export class Explorer {
 
   show(answer, state) {
     const before = this.tokens;
-    this.tokens = answer.tokens;
+    // Gates are forced at the positions of words, which networks with gates share.
+    const { models } = this.about;
+    this.tokens = answer.models.find((one, k) => one && models[k].gated)?.tokens ?? [];
     if (before && state.text !== this.asked) {
-      const forced = carry(before, answer.tokens, state.forced);
+      const forced = carry(before, this.tokens, state.forced);
       if (JSON.stringify(forced) !== JSON.stringify(state.forced)) {
         this.asked = state.text;
         this.change({ forced }, true);
@@ -1023,15 +1128,13 @@ export class Explorer {
     this.say("");
     const notes = answer.notes.join(" ");
     if (this.notes.textContent !== notes) this.notes.textContent = notes;
-    if (this.viewed) {
-      const texts = Object.keys(this.texts).map((name) => state[name]);
-      this.panels.forEach((panel, i) => panel.show(answer.models[i], texts));
-      return;
+    const label = this.known.get(state.text)?.label;
+    // An emptied text takes all that was pressed with it.
+    if (!answer.models.some(Boolean)) {
+      this.decided.hidden = true;
+      if (state.off.length) this.change({ off: [] }, true);
     }
-    const soft = state.mode === "expected" || state.mode === "relaxed";
-    this.panels.forEach((panel, i) =>
-      panel.show(answer.tokens, answer.models[i], state.forced, soft && panel.about.gated,
-        this.known.get(state.text)?.label));
+    this.panels.forEach((panel, k) => panel.show(answer.models[k], state, label));
   }
 
   async patiently(ask) {
@@ -1124,11 +1227,10 @@ function drawn(node) {
     if (!box.width || style.visibility === "hidden") return;
     const [x, y] = place(box);
     const edge = element.classList.contains("gx-word") ? style.borderTopColor : "none";
-    const dashes = style.borderTopStyle === "dashed" ? "4 3" : null;
     const clear = /^rgba\(.*, 0\)$|transparent/.test(style.backgroundColor);
     if (element !== node && (!clear || edge !== "none")) {
       picture.append(s("rect", { x, y, width: box.width, height: box.height,
-        rx: Number.parseFloat(style.borderTopLeftRadius) || 0, "stroke-dasharray": dashes,
+        rx: Number.parseFloat(style.borderTopLeftRadius) || 0,
         "stroke-width": Number.parseFloat(style.borderTopWidth) || null,
         fill: clear ? "none" : style.backgroundColor, stroke: edge }));
     }
@@ -1201,14 +1303,42 @@ export function serverHost() {
   return { ...inAddress(), ask, edits: true };
 }
 
+// A host without a server: `ask` answers from the data of the page, whose texts are read-only.
+function offline(data, ask, fixed, texts) {
+  const host = inAddress();
+  const fix = (state) => ({ ...state, text: texts.includes(state.text) ? state.text : data.text,
+    mode: data.about.modes.includes(state.mode) ? state.mode : START.mode });
+  // The address of a file of this machine is of no use to another reader.
+  const link = location.protocol.startsWith("http");
+  return { ...host, ask, fix, fixed, link, state: fix(host.state), edits: false };
+}
+
+// The page has the answers for its texts, and the sentences that each word decides.
+export function storedHost(data) {
+  const rows = data.sentences?.rows ?? [];
+  const ask = async (message) => {
+    if (message.do === "about") return data.about;
+    if (message.do === "sentences") return { ready: true, ...data.sentences };
+    if (message.do === "word") {
+      const word = message.word.toLowerCase();
+      const has = rows.map((_, i) => i).filter((i) => data.answers[rows[i].text].models[0].lines[0]
+        .tokens.some((token) => token.toLowerCase() === word));
+      return { has, decided: Object.hasOwn(data.decided, word) ? data.decided[word] : [] };
+    }
+    return data.answers[message.text] ?? { notes: [], models: data.about.models.map(() => null) };
+  };
+  return offline(data, ask, "The texts of this page are read-only. The command gatedjax explore "
+    + "reads other texts and can switch words off.", Object.keys(data.answers));
+}
+
 // The page has the results of all patterns of gates: only the pattern must be selected.
 export function offlineHost(data) {
   const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer;
   const models = data.models.map((model) => ({ ...model,
-    probabilities: new Uint16Array(bytes(model.probabilities)),
+    ratios: new Float32Array(bytes(model.probabilities)),
     attention: model.attention && new Uint16Array(bytes(model.attention)),
     removed: model.removed && { open: model.removed.open,
-      probabilities: new Uint16Array(bytes(model.removed.probabilities)) } }));
+      ratios: new Float32Array(bytes(model.removed.probabilities)) } }));
   const count = data.tokens.length;
 
   const pick = (open, { mode, threshold, density }) => {
@@ -1221,13 +1351,25 @@ export function offlineHost(data) {
 
   const bits = (gates) => gates.reduce((sum, open, i) => sum + (open ? 2 ** i : 0), 0);
 
+  // The probabilities of a row of ratios, the logarithms of p / p of the last class.
+  const chances = (ratios, row, classes) => {
+    const logits = [...ratios.slice(row * (classes - 1), (row + 1) * (classes - 1)), 0];
+    const top = Math.max(...logits);
+    const shares = logits.map((logit) => Math.exp(logit - top));
+    const sum = shares.reduce((one, other) => one + other, 0);
+    return shares.map((share) => share / sum);
+  };
+  const logOdds = (shares) => shares.map((p, c) => Math.log(Math.max(p, 1e-38))
+    - Math.log(Math.max(shares.reduce((sum, other, d) => (d === c ? sum : sum + other), 0), 1e-38)));
+
   // The effects of the words, as `summarize_effects` of the library computes them.
   const removal = (model, about, state) => {
     const { removed } = model;
     if (!removed) return null;
-    const stored = about.classes.length - 1;
     const before = answer(model, about, state).probabilities;
     const best = before.indexOf(Math.max(...before));
+    const saturated = before[best] > 0.99;
+    const unit = saturated ? logOdds : (shares) => shares;
     const changes = data.tokens.map((_, t) => {
       let row = t;
       if (about.gated) {
@@ -1235,36 +1377,31 @@ export function offlineHost(data) {
           .map((open, i) => state.forced[i < t ? i : i + 1] ?? open);
         row = t * 2 ** (count - 1) + bits(gates);
       }
-      const shares = [...removed.probabilities.slice(row * stored, (row + 1) * stored)]
-        .map((p) => p / 65535);
-      const all = [...shares, 1 - shares.reduce((sum, p) => sum + p, 0)];
-      return before.map((p, c) => p - all[c]);
+      const without = unit(chances(removed.ratios, row, before.length));
+      return unit(before).map((value, c) => value - without[c]);
     });
-    return { class: best, effects: changes.map((change) => change[best]),
+    return { class: best, unit: saturated ? "log-odds" : "probability", effects: changes.map((change) => change[best]),
       speaks_for: changes.map((change) =>
         (change[best] >= 0 ? best : change.indexOf(Math.max(...change)))) };
   };
 
   const answer = (model, about, state) => {
-    const classes = about.classes.length;
-    const at = (pattern) =>
-      [...model.probabilities.slice(pattern * classes, (pattern + 1) * classes)]
-        .map((p) => p / 65535);
+    const at = (pattern) => chances(model.ratios, pattern, about.classes.length);
     const shares = (pattern) => model.attention
       && [...model.attention.slice(pattern * count, (pattern + 1) * count)].map((a) => a / 65535);
-    const same = { read: count, known: model.known, open: model.open, gates: null, free: null, rule: null };
+    const same = { tokens: data.tokens, known: model.known, open: model.open, gates: null, free: null, rule: null };
     if (!about.gated) {
-      return { ...same, kept: model.kept, density: model.density, probabilities: at(0),
+      return { ...same, read: model.read, share: model.share, probabilities: at(0),
         base: at(0), attention: shares(0) };
     }
     const free = pick(model.open, state);
     const wanted = free.map((open, i) => state.forced[i] ?? open);
     const none = !wanted.some(Boolean);
     const likeliest = model.open.indexOf(Math.max(...model.open));
-    const kept = wanted.map((open, i) =>
+    const read = wanted.map((open, i) =>
       open || (none && model.empty === "max_gate" && i === likeliest));
-    return { ...same, kept, free, gates: kept.map(Number), rule: none ? model.empty : null,
-      density: kept.filter(Boolean).length / count, probabilities: at(bits(wanted)),
+    return { ...same, read, free, gates: read.map(Number), rule: none ? model.empty : null,
+      share: read.filter(Boolean).length / count, probabilities: at(bits(wanted)),
       base: at(bits(free)), attention: shares(bits(wanted)) };
   };
 
@@ -1273,15 +1410,12 @@ export function offlineHost(data) {
     if (message.do === "removal") {
       return { models: models.map((model, k) => removal(model, data.about.models[k], message)) };
     }
-    return { words: count, notes: [], tokens: data.tokens,
+    return { notes: [],
       models: models.map((model, k) => answer(model, data.about.models[k], message)) };
   };
-  const host = inAddress();
-  const state = { ...host.state, text: data.text };
-  if (!data.about.modes.includes(state.mode)) state.mode = START.mode;
-  // The address of a file of this machine is of no use to another reader.
-  const link = location.protocol.startsWith("http");
-  return { ...host, ask, state, link, edits: false };
+  return offline(data, ask, "The sentence of this page is read-only, because the page has the results "
+    + "for all patterns of its gates. The command gatedjax explore shows other sentences.",
+  [data.text]);
 }
 
 export function widgetHost(model) {
@@ -1343,13 +1477,13 @@ const root = document.querySelector("[data-gatedjax]");
 if (root) {
   const data = root.dataset.gatedjax === "offline"
     && JSON.parse(document.getElementById("gatedjax-data").textContent);
-  const host = data ? offlineHost(data) : serverHost();
+  const host = !data ? serverHost() : data.answers ? storedHost(data) : offlineHost(data);
   const page = new Explorer(root, host);
   window.addEventListener("hashchange", () => {
     const state = fromFragment(location.hash);
     if (!page.about) return;
     page.tokens = null;
-    page.change(data ? { ...state, text: data.text } : state);
+    page.change(host.fix ? host.fix(state) : state);
   });
   page.start().then(() => { document.title = `${page.about.title} \u2013 gatedjax`; })
     .catch((error) => page.fail(error));

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gatedjax.functional._checks import check_choice
 from gatedjax.functional._persistent import _launch
 from gatedjax.functional._persistent._compiler import KERNELS
 from gatedjax.functional._persistent._launch import Variant
@@ -59,7 +58,6 @@ def choose_backend(
     request: Request, implementation: RecurrenceImplementation
 ) -> tuple[RecurrenceBackend, Variant | None]:
     """Returns the implementation of a call, and the variant of the kernels if they are used."""
-    check_choice(RecurrenceImplementation, implementation=implementation)
     if implementation == "scan":
         return RecurrenceBackend("scan", "implementation='scan' was given"), None
     variant = _find_variant(request, implementation)
@@ -67,17 +65,13 @@ def choose_backend(
         return RecurrenceBackend("persistent", f"one launch on {variant.card.name}"), variant
     reason = variant
     # An empty sequence has nothing to launch, and the result of the scan is its initial carry.
-    if implementation == "persistent" and not _is_empty(request):
+    if implementation == "persistent" and 0 not in (request.batch, request.steps):
         raise ValueError(
             f"implementation must be 'auto' or 'scan' for this call of {request.name}, because "
             f"{reason}; got 'persistent'"
         )
     _log_once(request.name, reason)
     return RecurrenceBackend("scan", reason), None
-
-
-def _is_empty(request: Request) -> bool:
-    return any(isinstance(size, int) and size == 0 for size in (request.batch, request.steps))
 
 
 def _find_variant(request: Request, implementation: str) -> Variant | str:
@@ -89,7 +83,7 @@ def _find_variant(request: Request, implementation: str) -> Variant | str:
     sizes = request.batch, request.steps, request.hidden
     if not all(isinstance(size, int) for size in sizes):
         return "the sizes are not known while tracing"
-    if _is_empty(request):
+    if 0 in (request.batch, request.steps):
         return "there are no steps"
     if (dtype := jnp.dtype(request.dtype)).name not in ("float32", "bfloat16", "float16"):
         return f"the kernels compute in float32, and the inputs are {dtype.name}"
@@ -111,6 +105,7 @@ def _find_variant(request: Request, implementation: str) -> Variant | str:
     return variant if error is None else error
 
 
+@functools.cache
 def find_card() -> Card | str:
     """Returns the first GPU of JAX as a `Card`, or a sentence why the kernels cannot use it."""
     if (backend := jax.default_backend()) != "gpu":

@@ -8,7 +8,7 @@ Without a layer in `select_layers` it is the standard encoder (SAN), the paper's
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -17,16 +17,14 @@ from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax._utils.choices import check_choices
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.limits import MOST_WIDTH, check_most
-from gatedjax._utils.numbers import make_plain
+from gatedjax._utils.field_limits import RATE, at_least, check_options
+from gatedjax._utils.limits import MOST_LAYERS, MOST_LENGTH
 from gatedjax._utils.types import Tree
 from gatedjax.functional._export import exportable
-from gatedjax.models._checks import check_at_least, check_batch, check_rates
+from gatedjax.models._checks import check_batch, schedule
 from gatedjax.models._classification import word_vectors
-from gatedjax.models._schedule import schedule
 from gatedjax.models._types import Batch
 from gatedjax.models.ssan.selector import SelectorConfig
 from gatedjax.models.transformer.encoder import (
@@ -37,7 +35,7 @@ from gatedjax.models.transformer.encoder import (
     draw_layer_bytes,
     scaled_embedding,
 )
-from gatedjax.nn._relative import Relative, check_relative
+from gatedjax.nn._attention_inputs import Relative, check_relative
 from gatedjax.nn._types import Table
 
 Positions = Literal["sinusoidal", "learned", "none"]
@@ -46,81 +44,59 @@ Positions = Literal["sinusoidal", "learned", "none"]
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANOrder:
-    """The options by which the encoder sees the order of the words, as keywords with defaults.
-
-    `positions` is "sinusoidal", "learned" (a table of `max_length` vectors) or "none". `relative`
-    is "none", or a learned bias of the attention for each offset up to `max_offset`: "learned"
-    starts at 0, and "local" with a head for the word before and a head for the word after.
-    """
+    """The options by which the encoder sees the order of the words, as keywords with defaults."""
 
     positions: Positions = "sinusoidal"
     """Vectors of positions that are added to the words: sinusoids for any length, a learned table,
     or none."""
-    max_length: int = 512
+    max_length: Annotated[int, at_least(1, MOST_LENGTH)] = 512
     """Number of positions of the learned table. A longer text is an error."""
     relative: Relative = "none"
     """Learned bias of attention per head and offset of the key, in addition to positions: "none",
     "learned" with initial values 0, or "local", where initially one head of each layer attends to
     the word before and one to the word after."""
-    max_offset: int = 8
+    max_offset: Annotated[int, at_least(1)] = 8
     """Largest offset with a separate bias."""
 
     def __post_init__(self) -> None:
-        make_plain(self)
-        check_choices(self)
-        check_at_least(self, 1, "max_length", "max_offset")
-        check_most("max_offset", self.max_offset, MOST_WIDTH)
+        check_options(self)
 
 
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANDropout:
-    """Dropout rates of the layers in training, in [0, 1), as keywords.
+    """Dropout rates of the layers in training, in [0, 1), as keywords."""
 
-    `dropout` acts on embedded words and results of sublayers, `attention_dropout` on attention
-    weights, and `relu_dropout` inside the feed-forward networks. All are 0.1 by default.
-    """
-
-    dropout: float = 0.1
+    dropout: Annotated[float, RATE] = 0.1
     """Dropout rate on the embedded words and on the results of the sublayers."""
-    attention_dropout: float = 0.1
+    attention_dropout: Annotated[float, RATE] = 0.1
     """Dropout rate on attention weights."""
-    relu_dropout: float = 0.1
+    relu_dropout: Annotated[float, RATE] = 0.1
     """Dropout rate inside the feed-forward networks."""
 
     def __post_init__(self) -> None:
-        make_plain(self)
-        check_rates(self, "dropout", "attention_dropout", "relu_dropout")
+        check_options(self)
 
 
+@document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANMemory:
-    """The options that save memory of the attention, as keywords.
+    """The options that save memory of the attention, as keywords."""
 
-    `block` is the number of queries that are processed at a time; None, the default, processes all
-    at once. `remat`, by default False, computes the attention again for the gradient.
-    """
-
-    block: int | None = None
+    block: Annotated[int | None, at_least(1, MOST_LENGTH)] = None
     """Number of queries that the attention processes at a time, for long texts. Attention weights
     of all pairs are neither stored nor returned. None processes all queries at once."""
     remat: bool = False
     """True computes the attention again for the gradient instead of storing it."""
 
     def __post_init__(self) -> None:
-        make_plain(self)
-        if self.block is not None:
-            check_at_least(self, 1, "block")
+        check_options(self)
 
 
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANConfig:
-    """The configuration of the encoder, as keywords with defaults.
-
-    There are `num_layers` layers of width `hidden` with `num_heads` heads, which must divide the
-    width. `gates` is a `SelectorConfig` with the layers that select, `order` an `SSANOrder`,
-    `dropouts` an `SSANDropout`, and `memory` an `SSANMemory`.
+    """The configuration of the encoder, as keywords with defaults. num_heads must divide hidden.
 
     >>> config = SSANConfig(num_layers=2, gates=SelectorConfig(select_layers=(2,)))
     >>> config.attention(1)["selector"], config.attention(2)["selector"]
@@ -132,13 +108,13 @@ class SSANConfig:
     share_heads: bool = False
     """True shares a selection between all heads of a layer. The authors' code has a selection per
     head."""
-    num_layers: int = 6
+    num_layers: Annotated[int, at_least(1, MOST_LAYERS)] = 6
     """Number of layers of the encoder."""
-    hidden: int = 128
+    hidden: Annotated[int, at_least(1)] = 128
     """Width d of words and layers."""
-    filter_size: int = 512
+    filter_size: Annotated[int, at_least(1)] = 512
     """Hidden width of the feed-forward networks."""
-    num_heads: int = 4
+    num_heads: Annotated[int, at_least(1)] = 4
     """Number of heads of each attention."""
     norm: Norm = "pre"
     """Place of the layer normalisation: before each sublayer, or after its residual connection."""
@@ -154,9 +130,7 @@ class SSANConfig:
     """Dtype of the computation. Parameters, softmax, noise and the loss stay float32."""
 
     def __post_init__(self) -> None:
-        make_plain(self)
-        check_choices(self)
-        check_at_least(self, 1, "num_layers", "hidden", "filter_size", "num_heads")
+        check_options(self)
         if self.hidden % self.num_heads:
             raise ValueError(f"num_heads must divide hidden={self.hidden}, got {self.num_heads}")
         check_relative(self.order.relative, self.order.max_offset, self.num_heads)
@@ -249,9 +223,7 @@ class SSANEncoder(nn.Module):
             "dropout" and "gate".
 
         Returns:
-          An `SSANEncoderOutput` with `states` [B, N, d] of width d, 0 at padding, and `selections`,
-          an `nn.Selection` for each layer with its attention weights and selected keys [B, M, N, N]
-          of M heads.
+          An `SSANEncoderOutput` with the states and the selections of each layer.
 
         Raises:
           ValueError: also if a text is longer than the table of learned positions.

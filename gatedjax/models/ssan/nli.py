@@ -8,7 +8,7 @@ The attention between tokens has a selector (SSAN) or not (SAN). Both sentences 
 """
 
 import dataclasses
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -17,16 +17,13 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax._utils.choices import check_choices
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.numbers import make_plain
+from gatedjax._utils.field_limits import POSITIVE, RATE, at_least, check_options
 from gatedjax._utils.types import Keywords
-from gatedjax.functional._checks import check_positive
 from gatedjax.functional._export import exportable
-from gatedjax.models._checks import check_at_least, check_batch, check_rates
+from gatedjax.models._checks import check_batch, schedule
 from gatedjax.models._classification import word_vectors
-from gatedjax.models._schedule import schedule
 from gatedjax.models._types import Batch, Metrics
 from gatedjax.models.ssan.selector import (
     SelectorClassifierTask,
@@ -55,9 +52,9 @@ class SSANNLIConfig:
     t2t: TokenAttention = "dot"
     """Attention between tokens: scaled dot products of heads, or DiSAN's additive scores with a
     softmax for each feature."""
-    num_heads: int = 1
+    num_heads: Annotated[int, at_least(1)] = 1
     """Number of heads of "dot"."""
-    score_scale: float = 5.0
+    score_scale: Annotated[float, POSITIVE] = 5.0
     """Scale c of the scores of "multi_dim", which are c tanh(. / c)."""
     exclude_self: bool = False
     """True keeps tokens of "multi_dim" from attending to themselves, as in DiSAN."""
@@ -66,26 +63,22 @@ class SSANNLIConfig:
     vector."""
     positions: Literal["sinusoidal", "none"] = "sinusoidal"
     """Vectors of positions that are added to the words."""
-    hidden: int = 300
+    hidden: Annotated[int, at_least(1)] = 300
     """Width of tokens and of the layer before the classes."""
-    embedding_dim: int = 300
+    embedding_dim: Annotated[int, at_least(1)] = 300
     """Width of the word vectors."""
     freeze_embeddings: bool = True
     """True keeps pretrained word vectors fixed in training. Drawn word vectors are always
     trained."""
-    dropout: float = 0.25
+    dropout: Annotated[float, RATE] = 0.25
     """Dropout rate on word vectors and on the inputs of the dense layers."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Dtype of the computation. Parameters, softmax, noise and the loss stay float32."""
 
     def __post_init__(self) -> None:
-        make_plain(self)
-        check_choices(self)
-        check_at_least(self, 1, "num_heads", "hidden", "embedding_dim")
+        check_options(self)
         if self.hidden % self.num_heads:
             raise ValueError(f"num_heads must divide hidden={self.hidden}, got {self.num_heads}")
-        check_rates(self, "dropout")
-        check_positive(score_scale=self.score_scale)
         if (layers := self.gates.select_layers) not in ((), (0,), (1,)):
             raise ValueError(f"select_layers must be 1 or, for no selection, 0, got {layers}")
         if self.t2t == "dot" and self.exclude_self:
@@ -192,10 +185,7 @@ class SSANNLI(nn.Module):
             "dropout" and "gate".
 
         Returns:
-          An `SSANNLIOutput` with `logits`, the scores of C classes [B, C]; `premise` and
-          `hypothesis`, an `nn.Selection` each, with the attention weights and selected keys in a
-          sentence; and `baseline`, the expected reward (a scalar) for the estimator "reinforce",
-          else None.
+          An `SSANNLIOutput` with the class scores and the selections in both sentences.
         """
         check_batch(batch, tokens="B N", lengths="B", hypothesis="B N'", hypothesis_lengths="B")
         ids, c = batch.get("example_id"), self.config

@@ -6,7 +6,7 @@ The probing data train encoder and head end to end.
 """
 
 import dataclasses
-from typing import Literal
+from typing import Annotated, Literal
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.types import Keywords
 from gatedjax.functional._export import exportable
-from gatedjax.models._checks import check_widths
+from gatedjax.models._checks import WIDTHS
 from gatedjax.models._types import Batch
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder
 from gatedjax.models.ssan.selector import SelectorClassifierTask, loss_parameters
@@ -34,10 +34,6 @@ Pool = Literal["mean", "max", "first", "s2t"]
 class SSANProbeConfig(SSANConfig):
     """The configuration of encoder and head, as keywords with defaults.
 
-    The options of the encoder are the fields of `SSANConfig`. `pool`, the pooling of the states of
-    the words, is "mean", "max", "first" (the first word) or "s2t" (source2token attention), and
-    `head_hidden` has the widths of the layers between the pooled states and the class layer.
-
     >>> SSANProbeConfig(pool="max", num_layers=3).head_hidden
     (128, 128)
     """
@@ -45,13 +41,9 @@ class SSANProbeConfig(SSANConfig):
     pool: Pool = "mean"
     """Pooling of the states: mean or maximum over the words, the state of the first word, or
     source2token attention."""
-    head_hidden: tuple[int, ...] = (128, 128)
+    head_hidden: Annotated[tuple[int, ...], WIDTHS] = (128, 128)
     """Widths of the rectified layers before the class layer. Without rectified layers the head is
     linear; it cannot die, as rectified layers can when they are 0 for all inputs."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_widths("head_hidden", self.head_hidden)
 
 
 @exportable
@@ -113,10 +105,7 @@ class SSANProbe(nn.Module):
             "dropout" and "gate".
 
         Returns:
-          An `SSANOutput` with `logits`, the scores of C classes [B, C]; `states` [B, N, d] of width
-          d; `selections`, an `nn.Selection` for each layer with its attention weights and selected
-          keys [B, M, N, N] of M heads; and `baseline`, the expected reward (a scalar) for the
-          estimator "reinforce", else None.
+          An `SSANOutput` with the class scores, the states and the selections of each layer.
         """
         check_fields(self)
         c = self.config

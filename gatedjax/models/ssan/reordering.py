@@ -7,6 +7,7 @@ P_I points to the new position of the word that was moved, P_O to the word that 
 """
 
 import dataclasses
+from typing import Annotated
 
 import flax.linen as nn
 import jax
@@ -18,9 +19,10 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
+from gatedjax._utils.field_limits import at_least
 from gatedjax._utils.types import Keywords
 from gatedjax.functional._export import exportable
-from gatedjax.models._checks import check_at_least, check_batch
+from gatedjax.models._checks import check_batch
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder
 from gatedjax.models.ssan.probe import SSANOutput
@@ -32,32 +34,23 @@ from gatedjax.training import Ratio
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WordReorderingConfig(SSANConfig):
-    """The configuration of the encoder, with the sizes of the paper's experiment.
-
-    The fields are keywords with defaults: the fields of `SSANConfig`, with `hidden` 512,
-    `filter_size` 2048 and `num_heads` 8; `embedding_dim`, the width of the word vectors, by default
-    `hidden`; and `freeze_encoder`, by default False; True trains only the head.
+    """The configuration of the encoder, with the sizes of the paper's experiment, as keywords.
 
     >>> WordReorderingConfig().num_heads
     8
     """
 
-    hidden: int = 512
+    hidden: Annotated[int, at_least(1)] = 512
     """Width d of words, layers and head."""
-    filter_size: int = 2048
+    filter_size: Annotated[int, at_least(1)] = 2048
     """Hidden width of the feed-forward networks."""
-    num_heads: int = 8
+    num_heads: Annotated[int, at_least(1)] = 8
     """Number of heads of each attention."""
-    embedding_dim: int | None = None
+    embedding_dim: Annotated[int | None, at_least(1)] = None
     """Width of the word vectors, which a linear layer maps to the width hidden. None means hidden,
     without that layer."""
     freeze_encoder: bool = False
     """True trains only the head and keeps the encoder fixed."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.embedding_dim is not None:
-            check_at_least(self, 1, "embedding_dim")
 
 
 @exportable
@@ -114,11 +107,7 @@ class WordReorderingDetector(nn.Module):
             "dropout" and "gate".
 
         Returns:
-          A `WordReorderingOutput` with `logits` [B, 2, N], the scores of all words as the place of
-          insertion, then as the original place; `states` [B, N, d] of width d; `selections`, an
-          `nn.Selection` for each layer with its attention weights and selected keys [B, M, N, N] of
-          M heads; and `baseline`, the expected reward (a scalar) for the estimator "reinforce",
-          else None.
+          A `WordReorderingOutput` with the scores of both positions, the states and the selections.
         """
         check_fields(self)
         c = self.config

@@ -1,7 +1,7 @@
 """The configuration of a selector, its terms of the loss, and the base class of its tasks."""
 
 import dataclasses
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 
 import flax.linen as nn
 import jax
@@ -10,17 +10,16 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax._utils.choices import check_choices
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.numbers import make_plain
+from gatedjax._utils.field_limits import FINITE, POSITIVE, SHARE, at_least, check_options
+from gatedjax._utils.limits import MOST_LENGTH, MOST_STEPS
 from gatedjax._utils.tracing import check_key
 from gatedjax._utils.types import Output, Params, Tree
-from gatedjax.functional._checks import check_positive
 from gatedjax.functional._selective import Empty
 from gatedjax.gates._named import KINDS, EstimatorName, create_estimator
 from gatedjax.gates._score import MultiPass
 from gatedjax.gates._train import train_passes
-from gatedjax.models._checks import check_at_least, check_batch, check_finite
+from gatedjax.models._checks import check_batch
 from gatedjax.models._classification import (
     class_metrics,
     class_predictions,
@@ -28,7 +27,6 @@ from gatedjax.models._classification import (
     frozen_embeddings,
 )
 from gatedjax.models._density import constraint
-from gatedjax.models._schedule import check_schedule
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.nn._selection import check_trains_pairs
 from gatedjax.training import Ratio
@@ -56,42 +54,36 @@ class SelectorConfig:
     empty: Empty = "zero"
     """Rule for a token that selects no token: it attends to no token, to itself, or to all
     tokens."""
-    cap: float = 10.0
+    cap: Annotated[float, at_least(0, MOST_LENGTH)] = 10.0
     """Bound of the gradient of closed gates under hard draws: the largest lead, in nats, of the
     score of an unselected key over the best selected key. The gradient grows by a factor of e per
     nat."""
-    temperature: float = 0.5
+    temperature: Annotated[float, POSITIVE] = 0.5
     """Temperature tau of the relaxation."""
-    final_temperature: float | None = None
+    final_temperature: Annotated[float | None, POSITIVE] = None
     """Temperature after temperature-steps, approached geometrically. None keeps the temperature."""
-    temperature_steps: int = 1
+    temperature_steps: Annotated[int, at_least(1, MOST_STEPS)] = 1
     """Number of steps from temperature to final-temperature."""
     estimator: EstimatorName | None = None
     """Estimator of the gradient of the selections, see `gatedjax.gates`. None means
     "st_gumbel", hard draws with the gradient of the relaxation."""
-    estimator_draws: int = 2
+    estimator_draws: Annotated[int, at_least(2)] = 2
     """Number of passes of the estimator "leave_one_out"."""
-    selected_weight: float = 0.0
+    selected_weight: Annotated[float, FINITE] = 0.0
     """Weight s1 in the loss of the number of keys that a token selects, summed over heads."""
-    density: float | None = None
+    density: Annotated[float | None, SHARE] = None
     """Target of the mean probability of a selection, which a Lagrange multiplier enforces. None has
     no target."""
-    entropy_weight: float = 0.0
+    entropy_weight: Annotated[float, FINITE] = 0.0
     """Weight s2 in the loss of the mean negative entropy of the selection."""
-    reward_penalty: float = 0.02
+    reward_penalty: Annotated[float, FINITE] = 0.02
     """Penalty lambda by which selecting all tokens lowers the reward of "reinforce"."""
     freeze_selector: bool = False
     """True keeps the selector at its initial parameters, without a gradient. Training selects the
     tokens that evaluation selects, those with a probability above 1/2, and draws no selection."""
 
     def __post_init__(self) -> None:
-        make_plain(self)
-        check_choices(self)
-        check_positive(temperature=self.temperature)
-        check_at_least(self, 0, "cap")
-        check_finite(self, "selected_weight", "entropy_weight", "reward_penalty")
-        check_at_least(self, 2, "estimator_draws")
-        check_schedule(self)
+        check_options(self)
         if self.estimator is not None:
             self._check_estimator(self.estimator)
         if self.density is not None:
@@ -118,9 +110,7 @@ class SelectorConfig:
         check_trains_pairs(name, self.selective)
 
     def _check_density(self, density: float) -> None:
-        """Raises ValueError if the density is out of range or does not fit the other options."""
-        if not 0 < density < 1:
-            raise ValueError(f"density must be in (0, 1), got {density}")
+        """Raises ValueError if a density does not fit the other options."""
         if not self.selective:
             raise ValueError(f"density must be None without a layer that selects, got {density}")
         if self.selected_weight:
@@ -290,7 +280,7 @@ class SelectorTask:
         check_key(key=key)
         return self.model.init({"params": key}, batch)["params"]
 
-    def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
+    def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> Metrics:
         """Computes the training loss of a batch.
 
         The terms of the selector are multiplied with the number of units of an example: the number
@@ -302,9 +292,9 @@ class SelectorTask:
           rngs: a PRNG key for each of the streams "dropout" and "gate".
 
         Returns:
-          (loss, metrics): the loss summed over the rows, times their weight, a scalar; and a dict
-          of `Ratio`s (sums and counts). The metrics include, for a layer with a selector such as
-          layer 1, "selected_1", the share of pairs of tokens that it selects, and "empty_1", the
+          The metrics, a dict of `Ratio`s (sums and counts). Training minimises the mean
+          "objective", the loss with the terms of the selector. For a layer with a selector, such as
+          layer 1, "selected_1" is the share of pairs of tokens that it selects, and "empty_1" the
           share of tokens that select no token.
         """
         check_batch(batch, weight="B")
@@ -315,8 +305,9 @@ class SelectorTask:
         metrics |= self._selector_metrics(result.output, weight)
         if result.multiplier is not None:
             metrics["multiplier"] = Ratio.of(result.multiplier, weight)
-        # `where` keeps infinite losses of filler rows out of the sum, because 0 * inf is NaN.
-        return jnp.sum(jnp.where(weight > 0, result.total * weight, 0)), metrics
+        # The metric "loss" is per unit, and the terms of the selector are not all part of it.
+        total = Ratio.of(result.total, weight).total
+        return metrics | {"objective": Ratio(total, metrics["loss"].count)}
 
     def _run_pass(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> _Pass:
         """Computes the loss of a pass in training, with all terms of the selector."""

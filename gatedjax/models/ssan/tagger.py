@@ -7,7 +7,7 @@ This is DeepAtt-FFN (Tan et al. 2018) with a selector in the attention of a laye
 """
 
 import dataclasses
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import flax.linen as nn
 import jax
@@ -19,9 +19,11 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
+from gatedjax._utils.field_limits import RATE, at_least
+from gatedjax._utils.limits import MOST_LAYERS
 from gatedjax.functional._devices import take_rows
 from gatedjax.functional._export import exportable
-from gatedjax.models._checks import check_batch, check_rates
+from gatedjax.models._checks import check_batch
 from gatedjax.models._classification import word_vectors
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.ssan.encoder import SSANConfig, SSANDropout, run_layers
@@ -37,29 +39,26 @@ from gatedjax.training import Ratio
 class SSANTaggerConfig(SSANConfig):
     """The configuration of the network for semantic role labelling, as keywords with defaults.
 
-    The remaining options are the fields of `SSANConfig`. `hidden`, the width of the layers, must be
-    twice `embedding_dim`, that of the word vectors. `label_smoothing` is in [0, 1).
-
     >>> SSANTaggerConfig(embedding_dim=60, hidden=120).norm
     'post'
     """
 
-    num_layers: int = 10
+    num_layers: Annotated[int, at_least(1, MOST_LAYERS)] = 10
     """Number of layers, each a feed-forward network followed by an attention."""
-    embedding_dim: int = 100
+    embedding_dim: Annotated[int, at_least(1)] = 100
     """Width of word vectors and of the vectors that mark the predicate. Layers are twice as
     wide."""
-    hidden: int = 200
+    hidden: Annotated[int, at_least(1)] = 200
     """Width of the layers, which must be twice embedding-dim."""
-    filter_size: int = 800
+    filter_size: Annotated[int, at_least(1)] = 800
     """Hidden width of the feed-forward networks."""
-    num_heads: int = 8
+    num_heads: Annotated[int, at_least(1)] = 8
     """Number of heads of each attention."""
     norm: Literal["pre", "post"] = "post"
     """Place of the layer normalisation: before each sublayer, or after its residual connection."""
     dropouts: SSANDropout = dataclasses.field(default=SSANDropout(dropout=0.2))
     """Dropout rates of the layers."""
-    label_smoothing: float = 0.1
+    label_smoothing: Annotated[float, RATE] = 0.1
     """Share of the probability that the training target spreads evenly over all labels."""
 
     def __post_init__(self) -> None:
@@ -68,7 +67,6 @@ class SSANTaggerConfig(SSANConfig):
             raise ValueError(
                 f"hidden must be twice embedding_dim={self.embedding_dim}, got {self.hidden}"
             )
-        check_rates(self, "label_smoothing")
         if self.order.positions == "learned":
             raise ValueError("positions must be one of 'sinusoidal', 'none', got 'learned'")
 
@@ -133,10 +131,7 @@ class SSANTagger(nn.Module):
           train: True runs the network with dropout and drawn selections.
 
         Returns:
-          An `SSANTaggerOutput` with `logits`, the scores of the L labels (`num_labels`) for each
-          word, float32 [B, N, L] and 0 at padding; `selections`, a tuple with an `nn.Selection` for
-          each layer with its attention weights and selected keys; and `baseline`, the expected
-          reward (a scalar) for the estimator "reinforce", else None.
+          An `SSANTaggerOutput` with the label scores and the selections of each layer.
         """
         check_fields(self)
         c = self.config

@@ -8,6 +8,7 @@ the paper's baseline.
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Annotated
 
 import flax.linen as nn
 import jax
@@ -19,10 +20,12 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
+from gatedjax._utils.field_limits import RATE, at_least
+from gatedjax._utils.limits import MOST_LAYERS
 from gatedjax._utils.types import Keywords, Output, Params, Tree
 from gatedjax.functional._devices import take_rows
 from gatedjax.functional._export import exportable
-from gatedjax.models._checks import check_at_least, check_batch, check_rates
+from gatedjax.models._checks import check_batch
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder, SSANEncoderOutput
 from gatedjax.models.ssan.selector import SelectorTask, loss_parameters
@@ -53,30 +56,22 @@ NEVER = (PAD, UNK, START)
 class SSANTranslatorConfig(SSANConfig):
     """The configuration of encoder and decoder, as keywords with defaults.
 
-    The options of the encoder are the fields of `SSANConfig`. The decoder has `decoder_layers`
-    layers of the same width, and `label_smoothing` is in [0, 1).
-
     >>> SSANTranslatorConfig(num_layers=2, decoder_layers=1).hidden
     256
     """
 
-    hidden: int = 256
+    hidden: Annotated[int, at_least(1)] = 256
     """Width d of words and layers."""
-    filter_size: int = 1024
+    filter_size: Annotated[int, at_least(1)] = 1024
     """Hidden width of the feed-forward networks."""
-    decoder_layers: int = 6
+    decoder_layers: Annotated[int, at_least(1, MOST_LAYERS)] = 6
     """Number of layers of the decoder."""
     share_embeddings: bool = True
     """True shares a table of word vectors between both languages, which then share a vocabulary."""
     tie_output: bool = True
     """True scores target words with their word vectors instead of a separate matrix."""
-    label_smoothing: float = 0.1
+    label_smoothing: Annotated[float, RATE] = 0.1
     """Share of the probability that the training target spreads evenly over all words."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, "decoder_layers")
-        check_rates(self, "label_smoothing")
 
 
 @exportable
@@ -176,11 +171,7 @@ class SSANTranslator(nn.Module):
             "dropout" and "gate".
 
         Returns:
-          An `SSANTranslatorOutput` with `logits`, the scores [B, T, V] of V words at each place of
-          the target; `encoded`, the states of the encoder [B, N, d] of width d; `selections`, an
-          `nn.Selection` for each layer of the encoder with its attention weights and selected keys
-          [B, M, N, N] of M heads; and `baseline`, the expected reward (a scalar) for the estimator
-          "reinforce", else None.
+          An `SSANTranslatorOutput` with the scores of the next words and the selections.
 
         Raises:
           ValueError: also if a text is longer than the table of learned positions.

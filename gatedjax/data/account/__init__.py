@@ -1,1 +1,0 @@
-"""Accounts of the lines and texts of data sets."""

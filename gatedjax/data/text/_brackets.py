@@ -1,3 +1,0 @@
-"""Escapes of brackets in treebanks."""
-
-BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]"}

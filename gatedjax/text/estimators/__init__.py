@@ -1,0 +1,1 @@
+"""The classes with the interface of scikit-learn."""

@@ -1,0 +1,163 @@
+"""The fit of a lexicon or a linear model to labelled texts. It imports no JAX."""
+
+import collections
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gatedjax._utils.types import Json
+from gatedjax.lexicon import Head, Lexicon, fit_lexicon
+from gatedjax.lexicon._linear import fit_linear
+from gatedjax.lexicon._vectors import Vectors, read_vectors
+from gatedjax.text._options import options_to_json
+from gatedjax.text.answers._report import READS_ALL, count_equal, render_equal, render_priors
+from gatedjax.text.answers._words import find_examples, list_words_read
+from gatedjax.text.corpus._corpus import Corpus, read_examples
+from gatedjax.text.corpus._tokens import LEXICON_KIND, Splitter, choose_tokenizer, learn_units
+from gatedjax.text.fit._learner import Say
+from gatedjax.text.fit._stages import StagedLearner, TextPart, Trial
+from gatedjax.text.models._lexicon import LexiconModel, LinearModel
+from gatedjax.text.sources._labels import CONTROL
+from gatedjax.text.sources._table import Record
+from gatedjax.text.targets._base import Target
+
+# With fewer texts the folds cannot tell whether vectors help, and vectors help most.
+_MANY = 1000
+# Vectors of English words may be of use for texts with so many ASCII letters among the letters.
+_ENGLISH = 0.95
+
+
+class LexiconLearner(StagedLearner):
+    """The lexicons of a fit, which read a falling share of the words."""
+
+    model_class = LexiconModel
+
+    def read(self, name: str, table: Any, classes: Any, places: Any) -> Corpus:
+        options = self.options
+        if name == "train":
+            rule = choose_tokenizer(
+                options.tokens or LEXICON_KIND,
+                options.tokenizer,
+                lambda: (record.inputs[0] for record in table if isinstance(record, Record)),
+                lowercase=options.lowercase,
+            )
+            self._splitter = Splitter(rule, options.lowercase)
+            self._texts: dict[str, list[str]] = {}
+            self._vectors: Vectors | None = None
+            self._of_vectors: Json = {}
+        corpus, records, _ = read_examples(
+            table,
+            lambda record: [self._splitter.split(record.inputs[0])],
+            classes=classes,
+            places=places,
+            left_out=self.find_left_out(name, table),
+            max_aside=self.max_aside,
+        )
+        self._texts[name] = [CONTROL.sub(" ", record.inputs[0]) for record in records]
+        return corpus
+
+    def make_part(self, name: str, labels: np.ndarray) -> TextPart:
+        texts = self._texts[name]
+        if name == "train":
+            rule = learn_units(self._splitter.tokenizer, texts)
+            self._splitter = Splitter(rule, self.options.lowercase)
+        words = list(map(self._splitter.split, texts))
+        if name == "train" and self.options.vectors is not None:
+            types = dict.fromkeys(itertools.chain.from_iterable(words))
+            self._vectors = read_vectors(self.options.vectors, types)
+        return TextPart(words, words, texts, labels)
+
+    def start_fit(self, part: TextPart, head: Head, shares: Sequence[float]) -> Iterator[Lexicon]:
+        weights = part.weights
+        return fit_lexicon(
+            *(part.items, part.labels, 0, shares),
+            sample_weight=weights,
+            head=head,
+            vectors=self._vectors,
+        )
+
+    def start_trials(
+        self, every: TextPart, pairs: Sequence[tuple[TextPart, TextPart]], target: Target, say: Say
+    ) -> Iterator[Trial]:
+        """Starts without vectors if they make the answers worse; names them where texts are few."""
+        if self._vectors is None or self.options.vectors is None:
+            # Measured for classes only.
+            is_few = self.has_gates and self.kind == "text" and len(every.labels) < _MANY
+            if is_few and _are_ascii(every.texts):
+                say(
+                    f"fewer than {_MANY:,} texts: for topics, intents and emotions in English, "
+                    "--vectors wordllama has added 3 to 10 points (pip install wordllama)"
+                )
+            return self.try_shares(pairs, target)
+        source = Path(self.options.vectors).name  # A path may be private.
+        counts = collections.Counter(itertools.chain.from_iterable(every.words))
+        has_vector = np.diff(self._vectors.pieces.split(counts).starts) > 0
+        share = float(np.average(has_vector, weights=list(counts.values())))
+        self._of_vectors = {"source": source, "words": share, "used": True}
+        line = f"vectors of {source}: for {share:.1%} of the words"
+        if len(every.labels) < _MANY:
+            say(line)
+            return self.try_shares(pairs, target)
+        metric = target.choose_metric(self.options.best_metric)
+        vectors, choices = self._vectors, []
+        for self._vectors in (None, vectors):
+            trials = self.try_shares(pairs, target)
+            choices.append((next(trials), trials))
+        before, after = (first.scores[metric] for first, _ in choices)
+        is_worse = after > before if target.is_error else after < before
+        self._vectors = None if is_worse else vectors
+        self._of_vectors |= {"used": not is_worse, "without": before, "with": after}
+        say(
+            f"{line}; {target.metrics[metric]} on texts that were not fitted {after:.4f}, without "
+            f"vectors {before:.4f}: they are {'left out' if is_worse else 'used'}"
+        )
+        # The compared models of all words are the first trials of the shares.
+        first, rest = choices[0] if is_worse else choices[1]
+        return itertools.chain([first], rest)
+
+    def make_model(
+        self, stage: Lexicon, target: Target, every: TextPart, report: Json, picture: str
+    ) -> LexiconModel:
+        if self._of_vectors:
+            report["vectors"] = self._of_vectors
+        model = self.model_class(
+            lexicon=stage,
+            splitter=self._splitter,
+            target=target,
+            report=report,
+            picture=picture,
+            options=options_to_json(self.options),
+        )
+        groups = target.name_groups(every.labels)
+        examples = find_examples(list_words_read(model), every.words, groups)
+        return dataclasses.replace(model, examples=examples)
+
+    def measure_reading(
+        self, model: LexiconModel, part: TextPart, scores: Json
+    ) -> tuple[str, list[str]]:
+        equal = count_equal(model.lexicon, model.splitter, part.words)
+        scores["same_answer"] = same = {"texts": len(part.words), "equal": equal}
+        return "from", [render_priors(scores), render_equal(same, model.target.answers)]
+
+
+class LinearLearner(LexiconLearner):
+    """A linear model of all words."""
+
+    model_class, has_gates = LinearModel, False
+
+    def start_fit(self, part: TextPart, head: Head, shares: Sequence[float]) -> Iterator[Lexicon]:
+        yield fit_linear(part.items, part.labels, head, sample_weight=part.weights)
+
+    def measure_reading(
+        self, model: LexiconModel, part: TextPart, scores: Json
+    ) -> tuple[str, list[str]]:
+        return "from", [READS_ALL]
+
+
+def _are_ascii(texts: Sequence[str]) -> bool:
+    letters = [letter for text in texts for letter in text if letter.isalpha()]
+    return sum(map(str.isascii, letters)) > _ENGLISH * len(letters)

@@ -1,0 +1,527 @@
+"""Training of a model on labelled texts or tagged sentences."""
+
+import contextlib
+import dataclasses
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from gatedjax._utils.signals import default_sigterm
+from gatedjax._utils.types import Json
+from gatedjax._utils.write import write_atomic
+from gatedjax.data import SequenceBatches, load_embeddings, plan_buckets, random_embeddings
+from gatedjax.data.batches._texts import for_schedule
+from gatedjax.data.text._embeddings import words_in
+from gatedjax.data.text._vocabulary import UNK, Vocabulary
+from gatedjax.lexicon import Readings
+from gatedjax.lexicon._vectors import MORE_WORDS, embed_words, is_file, read_vectors
+from gatedjax.text._options import TextOptions, options_to_json
+from gatedjax.text.answers._leak import Ids, Sample, measure_leak, render_leak
+from gatedjax.text.corpus import _corpus
+from gatedjax.text.corpus._corpus import Corpus, Labels, Numbers, Rows
+from gatedjax.text.corpus._shapes import is_unknown
+from gatedjax.text.corpus._tagged import RULE, Scorer, TagRule, read_tagged, render_score
+from gatedjax.text.fit._learner import Data, Learner, Say
+from gatedjax.text.fit._network_options import network_config, train_config
+from gatedjax.text.fit._rivals import train_rival
+from gatedjax.text.models import _buckets
+from gatedjax.text.models._buckets import pool_windows, split_starts
+from gatedjax.text.models._entries import Config, NetworkEntry, held_at, networks
+from gatedjax.text.models._network import TrainedModel
+from gatedjax.training import FitResult, StoppedBySignal, TrainConfig, fit
+from gatedjax.training.workdir import (
+    LOCK,
+    TRAIN_LOCK,
+    WorkdirBusy,
+    WorkdirLock,
+    foreign_files,
+    remove_run,
+)
+
+
+@contextlib.contextmanager
+def work_folder(path: Path) -> Iterator[None]:
+    """Reserves a folder; a folder that it created goes if training fails before a checkpoint."""
+    created = []
+    with contextlib.ExitStack() as stack:
+        # The parents are created separately, so that a failed training removes exactly the folders
+        # that it created.
+        for place in reversed((path, *path.parents)):
+            if not place.is_dir():
+                place.mkdir(exist_ok=True)
+                created.append(place)
+                stack.callback(_remove_empty, place)
+        if foreign := foreign_files(path):
+            raise FileExistsError(
+                f"{path} holds {', '.join(foreign[:5])} and no lock of a run, so no run "
+                "wrote them: move them away, or use another workdir"
+            )
+        lock = WorkdirLock(path, TRAIN_LOCK)
+        stack.callback(lock.release)
+        # Another training may have removed the folder before the lock was acquired.
+        lock.check()
+        try:
+            yield
+        except BaseException:
+            # After the first checkpoint the folder stays, so that the same command can continue. A
+            # save that failed, as on a full disk, leaves the folder of the checkpoints empty.
+            saved = any(step.name.isdigit() for step in (path / "checkpoints").glob("*"))
+            if path in created and not saved:
+                remove_work(path)
+            raise
+
+
+def remove_work(path: Path) -> str:
+    """Removes the files of a run, and its empty folder; returns why it is not empty, or ""."""
+    try:
+        foreign = remove_run(path, (LOCK,))
+    except WorkdirBusy as error:  # Another program calls `fit` with the folder.
+        return str(error)
+    return f"it holds {', '.join(foreign[:5])}, which no run wrote" if foreign else ""
+
+
+def _remove_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+# Factor of the random numbers in word vectors that start from log-ratios.
+_NOISE = 0.1
+Compare = Callable[[str], tuple[Json, float, str]]
+"""Returns the scores of a model on the part of a name, the accuracy of its baseline, and a line."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Part:
+    """The texts for a purpose: training, validation or test."""
+
+    texts: tuple[Rows, ...]
+    labels: Labels
+    owners: np.ndarray | None = None
+    """int [n], the document of each text if the texts are windows of documents; else None."""
+
+    def select(self, numbers: np.ndarray) -> "_Part":
+        texts = tuple(rows.select(numbers) for rows in self.texts)
+        labels = self.labels
+        return _Part(texts, labels.select(numbers) if isinstance(labels, Rows) else labels[numbers])
+
+    def split(self, longest: int) -> "_Part":
+        rows = self.texts[0]
+        starts, owners = split_starts(rows.starts, longest)
+        if len(owners) == len(rows):
+            return self
+        # A text of several windows has the weight of several texts in training.
+        return _Part((Rows(rows.flat, starts),), self.labels[owners], owners)
+
+    def lengths(self) -> np.ndarray:
+        return np.max([rows.lengths for rows in self.texts], axis=0)
+
+    def ids(self, numbers: Iterable[int]) -> list[Ids]:
+        return [tuple(np.asarray(rows[i]) for rows in self.texts) for i in numbers]
+
+    def batches(self, size: int, edges: Sequence[int], **options: Any) -> SequenceBatches:
+        """Returns the batches of the texts, a sequence of dicts of padded arrays."""
+        sequences: dict[str, Any] = dict(zip(_buckets.NAMES, self.texts, strict=False))
+        labels: Any = self.labels
+        tagged = isinstance(labels, Rows)
+        return SequenceBatches(
+            {**sequences, "labels": labels} if tagged else sequences,
+            np.arange(len(self.labels)),
+            lengths=dict(zip(_buckets.LENGTHS, sequences, strict=False)),
+            columns=None if tagged else {"label": labels},
+            batch_size=size,
+            bucket_edges=edges,
+            **options,
+        )
+
+    def words(self, vocabulary: Vocabulary) -> Iterator[list[str]]:
+        names = vocabulary.words
+        for row in zip(*self.texts, strict=True):
+            words = [names[i] for i in row[0]]
+            for ids in row[1:]:
+                words += [f"2:{names[i]}" for i in ids]
+            yield words
+
+
+class NetworkLearner(Learner):
+    """A network, which is trained step by step, with checkpoints in a folder."""
+
+    def __init__(
+        self, kind: str, options: TextOptions, max_aside: float, folder: Path, *, progress: bool
+    ) -> None:
+        super().__init__(kind, options, max_aside)
+        self._folder, self._progress = folder, progress
+        self._numbers = Numbers(lowercase=options.lowercase)
+
+    def read(self, name: str, table: Any, classes: Any, places: Any) -> Corpus:
+        options, max_aside = self.options, self.max_aside
+        if self.kind == "tags":
+            # A tagger reads all of a long sentence, in windows.
+            longest, numbers = options.max_len, self._numbers
+            return read_tagged(
+                table, numbers, longest=longest, classes=classes, max_aside=max_aside
+            )
+        if name != "train":
+            return _corpus.read_corpus(table, self._numbers, classes=classes, max_aside=max_aside)
+        corpus, self._numbers = _corpus.read_training(
+            table,
+            lowercase=options.lowercase,
+            tokens=options.tokens,
+            tokenizer=options.tokenizer,
+            min_class=options.min_class,
+            max_aside=max_aside,
+        )
+        return corpus
+
+    def describe(self, corpus: Corpus) -> list[str]:
+        max_len = self.options.max_len
+        lengths = np.stack([rows.lengths for rows in corpus.texts])
+        long = int(np.sum(np.any(lengths > max_len, axis=0)))
+        if self.kind == "tags" or not long:
+            return []
+        line = f"{long:,} of {len(corpus):,} texts are longer than {max_len:,} words (max_len)"
+        if self.kind == "text":
+            count = len(split_starts(corpus.texts[0].starts, max_len)[1])
+            windows = f"windows of at most so many words, {count:,} windows in total"
+            return [f"{line} and are read in {windows}"]
+        share = np.sum(np.maximum(lengths - max_len, 0)) / np.sum(lengths)
+        return [f"{line}, and {share:.1%} of all words are not read"]
+
+    def fit(self, data: Data, say: Say) -> tuple[TrainedModel, int]:
+        kind, options, numbers = self.kind, self.options, self._numbers
+        corpus, entry = data.corpora["train"], networks(kind)[options.model]
+        vocabulary, table_of_ids, vectors, coverage = self._read_words(corpus, data.validation)
+        documents = _parts(data, table_of_ids, options.max_len if kind == "pair" else None)
+        parts = documents
+        if kind == "text":
+            parts = {name: part.split(options.max_len) for name, part in documents.items()}
+        say(f"words: {coverage}")
+        train = parts["train"]
+        width = entry.vectors if vectors is None else vectors.shape[1]
+        # The hash lets the same command continue the run only with the same file of vectors.
+        embeddings = None if vectors is None else hashlib.sha256(vectors.tobytes()).hexdigest()[:16]
+        config = network_config(options, entry, width)
+        vectors = _start(vectors, entry, config, vocabulary, train, len(corpus.classes))
+        module = entry.make(
+            config, words=len(vocabulary), classes=len(corpus.classes), vectors=vectors
+        )
+        longest = max(int(part.lengths().max()) for part in parts.values())
+        # The widths fit all parts, so that an evaluation needs no further compiled program.
+        # Each costs a compilation, for which a short training saves too little padding.
+        count = len(train.labels)
+        widths = plan_buckets(train.lengths(), 2 if count <= 5000 else 4)
+        edges = (*widths[:-1], max(longest, widths[-1]))
+        size = options.batch_size or (32 if count <= 10_000 else 64)
+        batches = train.batches(size, edges, seed=options.seed)
+        checked = parts["validation"].batches(_buckets.EVALUATED, edges, shuffle=False).eval()
+        training = train_config(options, batches.steps_per_epoch)
+        # The progress bar is no option of the model, because it does not change the result.
+        training = dataclasses.replace(training, progress=self._progress)
+        facts = {
+            "model": options.model,
+            "network": config,
+            "texts": _corpus.digest_of(data.corpora),
+            "vocabulary": vocabulary.digest(),
+            # Settings that affect the training and are in neither the texts nor the network.
+            "options": {
+                "classes": list(corpus.classes),
+                "max_len": options.max_len,
+                "held_out": options.held_out if data.is_split else None,
+                "batch_size": size,
+                "seed": options.seed,
+                "embeddings": embeddings,
+            },
+        }
+        task, numbered = entry.task(module), for_schedule(batches, config)
+        result = self._run(task, numbered, checked, training, facts)
+        minutes, epoch = options.minutes, batches.steps_per_epoch
+        if minutes is not None and result.stopped == "done" and result.steps < training.num_steps:
+            say(_render_time_up(minutes, result.steps, training.num_steps, epoch))
+        labels = documents["train"].labels
+        prior: Any = () if kind == "tags" else np.bincount(labels, minlength=len(corpus.classes))
+        model = TrainedModel(
+            kind=kind,
+            network=options.model,
+            config=config,
+            vocabulary=vocabulary,
+            classes=corpus.classes,
+            params=result.best_params,
+            max_len=options.max_len,
+            tokenizer=numbers.tokenizer,
+            windows=kind == "text",
+            options=options_to_json(options),
+            prior=tuple(float(count / len(labels)) for count in prior),
+        )
+        share = getattr(getattr(config, "gates", None), "density", None)
+        if share is not None:
+            # The threshold is set on the validation texts, because training has not seen them.
+            _, columns = _probabilities(model, parts["validation"], edges)
+            params = held_at(model.params, columns["gates"], share)
+            model = dataclasses.replace(model, params=params)
+        model.report.update(steps=result.steps, best_step=result.best_step)
+        if kind == "tags":
+            compare = _compare_tags(model, parts, _parts(data), numbers, edges)
+        else:
+            compare = _compare_classes(model, parts, documents, edges)
+        baseline: Json = {"kind": RULE} if kind == "tags" else {}
+        model.report["baseline"] = baseline
+        names = [name for name in ("validation", "test") if name in parts]
+        for name in names:
+            ours, baseline[name], line = compare(name)
+            model.report[name] = ours
+            is_better = ours["accuracy"] >= baseline[name]
+            say(f"{name}: {line}{'' if is_better else ': THE BASELINE IS BETTER'}")
+        if kind != "tags":
+            sample = Sample()
+            for number in range(len(parts[names[-1]].labels)):
+                sample.add(number)
+            leak = measure_leak(model.run, parts[names[-1]].ids(sample.texts()), _shapes(edges))
+            if leak is not None:
+                model.report[names[-1]]["leak"] = leak
+                say(f"{names[-1]}: {render_leak(leak)}")
+        return model, len(documents["train"].labels)
+
+    def _read_words(
+        self, corpus: Corpus, excluded: np.ndarray
+    ) -> tuple[Vocabulary, np.ndarray, np.ndarray | None, str]:
+        """Builds the vocabulary and reads the file of word vectors, if there is one."""
+        options = self.options
+        source = options.vectors
+        extra_words: Iterable[str] = ()
+        # Rare words, such as names, predict a class only by chance.
+        few = (1, 2, 5, 10)[np.searchsorted((1000, 5000, 20_000), len(corpus))]
+        rare, width = 2 if self.kind == "tags" else few, 0
+        if source is not None:
+            rare = 1
+            if is_file(source):
+                width, extra_words = words_in(source, MORE_WORDS)
+        vocabulary, ids = _corpus.build_vocabulary(
+            corpus,
+            excluded,
+            self._numbers,
+            min_count=options.min_count or int(rare),
+            max_words=options.max_words,
+            extra_words=extra_words,
+            make=networks(self.kind)[options.model].vocabulary,
+        )
+        unknown = is_unknown(vocabulary)
+        covered = np.mean([np.mean(~unknown[ids[rows.flat]]) for rows in corpus.texts])
+        share = f"{np.sum(~unknown) - 1:,}, they cover {covered:.1%} of the texts"
+        if source is None:
+            return vocabulary, ids, None, share
+        if is_file(source):
+            vectors = load_embeddings(source, vocabulary, dim=width)
+        else:
+            vectors = embed_words(read_vectors(source, ()), vocabulary)
+        trained = ids[ids > UNK]
+        with_vector = float(vectors.found[trained].mean()) if len(trained) else 0.0
+        # Vectors of another language or case would otherwise train a network on random vectors.
+        if not with_vector:
+            raise ValueError(
+                f"{source} must have a vector for at least one word of {corpus.name}, got none: "
+                "give vectors of the same language, and of words with capitals if lowercase is "
+                "False"
+            )
+        share += f"; {with_vector:.1%} of theirs have a vector in {source}"
+        return vocabulary, ids, vectors.matrix, share
+
+    def _run(
+        self,
+        task: Any,
+        train: SequenceBatches,
+        validation: SequenceBatches,
+        config: TrainConfig,
+        facts: Mapping[str, object],
+    ) -> FitResult:
+        """Trains the network; `minutes` includes the time of earlier parts of the run."""
+        clock, minutes = self._folder / "seconds", self.options.minutes
+        watch = Stopwatch(_read_seconds(clock))
+
+        def hook(event: str, step: int, state: Any, metrics: Mapping[str, Any]) -> bool:
+            watch.pass_event(compiled=event == "compiled")
+            # The time is written with each checkpoint: a continued run repeats the steps after it.
+            if event == "save":
+                write_atomic(clock, f"{watch.seconds():.3f}".encode())
+            return minutes is not None and watch.seconds() >= 60 * minutes
+
+        # `fit` handles the signals, and a second SIGTERM must end a process that compiles.
+        with default_sigterm():
+            result = fit(task, train, validation, config, self._folder, settings=facts, hook=hook)
+        # A signal must also stop the steps after the training.
+        if result.signal is not None:
+            raise StoppedBySignal([result])
+        return result
+
+
+def _start(
+    vectors: np.ndarray | None,
+    entry: NetworkEntry,
+    config: Config,
+    vocabulary: Vocabulary,
+    train: _Part,
+    classes: int,
+) -> np.ndarray:
+    """Returns the initial word vectors [V, D]: of a file, or random, with log-ratios first."""
+    width = getattr(config, "embedding_dim", None) or config.hidden
+    if vectors is None:
+        vectors = random_embeddings(vocabulary, width)
+        if entry.starts_from_counts:
+            # The random numbers are scaled down, because they would hide the log-ratios.
+            vectors *= _NOISE
+            ratios = _corpus.log_ratios(train.texts, train.labels, len(vocabulary), classes)
+            # There may be more classes than numbers in a vector.
+            used = min(classes, width)
+            vectors[:, :used] = ratios[:, :used]
+    elif vectors.shape[1] != width:
+        raise ValueError(
+            f"the width of the word vectors in network must be {vectors.shape[1]}, that of the "
+            f"vectors in the file, got {width}: leave it out"
+        )
+    std = entry.vector_std
+    return vectors if std is None else vectors * np.float32(std / vectors.std())
+
+
+def _parts(
+    data: Data, ids: np.ndarray | None = None, max_len: int | None = None
+) -> dict[str, _Part]:
+    """Returns the texts by purpose: "train", "validation" and, if given, "test"."""
+    parts = {}
+    for name, corpus in data.corpora.items():
+        texts = corpus.texts
+        if ids is not None:
+            texts = tuple(rows.renumber(ids) for rows in texts)
+        if max_len is not None:
+            texts = tuple(rows.cut(max_len) for rows in texts)
+        parts[name] = _Part(texts, corpus.labels)
+    return data.split(parts)
+
+
+class Stopwatch:
+    """Measures the seconds of training without compilation."""
+
+    def __init__(self, used: float = 0.0, now: Callable[[], float] | None = None) -> None:
+        self._now, self._used = now or time.monotonic, used
+        # None before the first event, because the checks before the first step trace the network,
+        # which is a part of compilation.
+        self._last: float | None = None
+
+    def pass_event(self, *, compiled: bool) -> None:
+        """Adds the time since the last event; if `compiled` is True the time is left out."""
+        now = self._now()
+        if self._last is not None and not compiled:
+            self._used += now - self._last
+        self._last = now
+
+    def seconds(self) -> float:
+        """Returns the seconds of training so far."""
+        return self._used if self._last is None else self._used + self._now() - self._last
+
+
+def _render_time_up(minutes: float, steps: int, planned: int, epoch: int) -> str:
+    text = f"the time is up ({minutes:g} minutes) after {steps:,} of {planned:,} steps"
+    if steps < epoch:
+        text += (
+            f": the model has read {steps / epoch:.0%} of the training texts and has hardly "
+            "learned; give more minutes"
+        )
+    return text
+
+
+def _read_seconds(clock: Path) -> float:
+    try:
+        used = float(clock.read_text())
+    except (OSError, ValueError):
+        return 0.0
+    return used if 0 <= used < math.inf else 0.0
+
+
+def _compare_classes(
+    model: TrainedModel,
+    parts: Mapping[str, _Part],
+    documents: Mapping[str, _Part],
+    edges: Sequence[int],
+) -> Compare:
+    train = documents["train"]
+    is_class = np.eye(len(model.classes), dtype=bool)[train.labels]
+    size = sum(len(rows.flat) for rows in train.texts)
+    # The baseline reads the same words as the network, so that the comparison is fair.
+    rival = train_rival(train.words(model.vocabulary), is_class, size=size)
+
+    def compare(name: str) -> tuple[Json, float, str]:
+        part, labels = parts[name], cast(np.ndarray, documents[name].labels)
+        probabilities, columns = _probabilities(model, part, edges)
+        if part.owners is not None:
+            probabilities = pool_windows(probabilities, part.owners, part.lengths(), len(labels))
+        share = float(np.sum(columns["read"]) / np.sum(columns["words"]))
+        ours = model.target.measure(labels, Readings.of_outputs(probabilities, probabilities))
+        linear = rival(documents[name].words(model.vocabulary))
+        theirs = float(np.mean(linear.argmax(axis=1) == labels))
+        line = (
+            f"accuracy {ours['accuracy']:.4f}, macro F1 {ours['macro_f1']:.4f}, share {share:.3f}; "
+            f"logistic regression on words {theirs:.4f}"
+        )
+        return {**ours, "share": share}, theirs, line
+
+    return compare
+
+
+def _compare_tags(
+    model: TrainedModel,
+    parts: Mapping[str, _Part],
+    numbered: Mapping[str, _Part],
+    numbers: Numbers,
+    edges: Sequence[int],
+) -> Compare:
+    """Compares with a rule that reads `numbered`, without unknown words in training."""
+    is_not_known, train = is_unknown(model.vocabulary), numbered["train"]
+    rule = TagRule(train.texts[0], cast(Rows, train.labels), len(numbers.ids), len(model.classes))
+
+    def compare(name: str) -> tuple[Json, float, str]:
+        of_rule, of_model = Scorer(model.classes), Scorer(model.classes)
+        words, tags = parts[name].texts[0], parts[name].labels
+        for ids, row in zip(numbered[name].texts[0], tags, strict=True):
+            of_rule.add(row, rule.probabilities(ids), np.zeros(len(ids), bool))
+        for places, _, out in _outputs(model, parts[name], edges):
+            # The batch may have filler rows at its end.
+            for place, probabilities in zip(places, out["probabilities"], strict=False):
+                ids = words[place]
+                of_model.add(tags[place], probabilities[: len(ids)], is_not_known[ids])
+        ours, theirs = of_model.metrics(), of_rule.metrics()
+        line = f"word accuracy {render_score(ours)}; {RULE} {render_score(theirs)}"
+        return ours, theirs["accuracy"], line
+
+    return compare
+
+
+def _shapes(edges: Sequence[int]) -> Callable[[int], _buckets.Shape]:
+    return lambda length: (_buckets.EVALUATED, edges[int(np.searchsorted(edges, length))])
+
+
+def _outputs(
+    model: TrainedModel, part: _Part, edges: Sequence[int]
+) -> Iterator[tuple[list[int], list[Ids], dict[str, Any]]]:
+    for numbers, shape in _buckets.group_texts(part.lengths().tolist(), _shapes(edges)):
+        # The output may have filler rows at its end.
+        texts = part.ids(numbers)
+        yield numbers, texts, model.run(_buckets.pad_texts(texts, shape))
+
+
+def _probabilities(
+    model: TrainedModel, part: _Part, edges: Sequence[int]
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Computes the probabilities of texts, and counts and gates in the order of the batches."""
+    probabilities = np.zeros((len(part.labels), len(model.classes)), np.float32)
+    columns: dict[str, list[np.ndarray]] = {"read": [], "words": [], "gates": []}
+    for numbers, texts, out in _outputs(model, part, edges):
+        probabilities[numbers] = out["probabilities"][: len(numbers)]
+        words = np.array([sum(map(len, text)) for text in texts])
+        columns["words"].append(words)
+        columns["read"].append(out["share"][: len(words)] * words)
+        for row, (ids, *_) in zip(out.get("gates", ()), texts, strict=False):
+            columns["gates"].append(row[: len(ids)])
+    return probabilities, {name: np.concatenate(parts) for name, parts in columns.items() if parts}

@@ -1,0 +1,1 @@
+"""The trained models of texts: their inputs, their outputs, and their folders."""
