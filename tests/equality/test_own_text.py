@@ -4,7 +4,7 @@ Of each file: what `look`, `train`, `explain` and `evaluate` print, their exit s
 the predictions, probabilities and explanations of ten texts, and the bits of a lexicon. Scores of
 the baselines are apart from all of this, with three digits, and hidden in what is printed. Numbers
 have six digits. The last bits depend on the processor and on the versions of NumPy, SciPy and
-jaxlib, and a fit that stops early carries them to the third digit: elsewhere than where the file
+jaxlib, and a fit that stops early carries them to the second: elsewhere than where the file
 was written only the wording and the coarse figures are compared. To hold a change against it there,
 write the file anew before the change.
 """
@@ -44,9 +44,9 @@ from tests.equality._own_files import (
 
 STATES = "states"
 WIDTH = 24
-# another order of a sum may change the last of six digits, of a network more; elsewhere the third
-# digit, and a small part of a score by a twentieth, because the solver ends at another step
-TOLERANCE, OF_NETWORKS, ELSEWHERE = 1e-5, 1e-4, 0.03
+# another order of a sum may change the last of six digits, of a network more; elsewhere the solver
+# ends at another step, which changed a part of a score by 5.5 % on one processor
+TOLERANCE, OF_NETWORKS, ELSEWHERE = 1e-5, 1e-4, 0.1
 BASELINES = ("baseline", "character_baseline", "chi2_baseline", "better")
 MARK = re.compile(r" \(better\)|: THE BASELINE IS BETTER")
 SPEED = re.compile(r", [\d.,]+ (?:steps|tokens)/s|, \d+ (?:s|min|h) left")

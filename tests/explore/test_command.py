@@ -167,7 +167,6 @@ def test_bad_input_is_refused_in_one_line(place, tmp_path, capsys):
     write_csv(place / "two.csv", [("a film", "bad"), ("a story", "good")])
     cases = {
         "there is no such folder": [tmp_path / "nothing"],
-        "MODEL": [],
         "a folder with neither": [tmp_path],
         "--port must be in [0, 65535], got 70000": [made, "--port", 70000],
         "--token must have at least 16": [made, "--token", "short"],
@@ -190,6 +189,7 @@ def test_bad_input_is_refused_in_one_line(place, tmp_path, capsys):
         error = refused(capsys, *args)
         assert message in error
         assert error.count("\n") == 1
+    assert "MODEL" in refused(capsys)
     assert not list(tmp_path.iterdir())
 
 

@@ -52,7 +52,7 @@ def test_the_table_says_of_every_estimator_what_it_is():
         assert "iased" in type(one).__doc__
     assert [name(one) for one in UNBIASED if one.needs_gradient] == ["Rebar"]
     assert all(one.needs_gradient == isinstance(one, gates.Pathwise) for one in BIASED)
-    assert "| `DisARM` | `disarm` | yes | 2 | no | you have" in gates.__doc__
+    assert "| `DisARM` | you have no other preference | yes | 2 | no | `disarm` |" in gates.__doc__
 
 
 # ---- gates with atoms
