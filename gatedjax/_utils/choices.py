@@ -30,7 +30,8 @@ def check_choices(config: object, kind: Any = None) -> None:
     `Literal` type has an allowed value. A misspelt value would count as another choice, because
     programs compare a field with only some of its values.
     """
-    for name, choices in choices_of(kind or type(config)).items():
+    fields_of: Any = kind or type(config)  # because mypy takes a metaclass for unhashable
+    for name, choices in choices_of(fields_of).items():
         value = getattr(config, name)
         if value not in choices:
             raise ValueError(
