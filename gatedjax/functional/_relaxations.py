@@ -204,11 +204,6 @@ def log_gumbel_sigmoid(
     Reference: Xue et al. 2020 (GA-Net), eq. 8, as a logarithm.
     """
     _check_noisy(logits, noise, temperature)
-    return log_relaxed(logits, noise, temperature)
-
-
-def log_relaxed(logits: Array, noise: Array, temperature: Any) -> Array:
-    """Computes `log_gumbel_sigmoid` without checks."""
     x = perturb(logits, noise)
     return relax_or_limit(jax.nn.log_sigmoid, x, temperature, lambda: jnp.log(binarize(x)))
 

@@ -131,7 +131,7 @@ def fit(
     metrics = check_outputs(task, start.like, first, evaluation, config.best_metric)
     check_eval_params(eval_params, task, start.like)
     identity: dict[str, Any] = {"settings": settings_of(settings, config)}
-    metadata_values = mapping_of(metadata, "metadata")
+    metadata_values = mapping_of({} if metadata is None else metadata, "metadata")
     if workdir is not None or parallel.several:
         # The identity has no filler rows, because their number depends on the devices.
         base = pad_rows(data.first, config.accumulate)
