@@ -274,6 +274,10 @@ class Lexicon:
     def _piece_weights(self) -> np.ndarray:
         return np.ascontiguousarray(self.piece_weights.T.astype(np.float64))
 
+    @functools.cached_property
+    def _centred_piece_weights(self) -> np.ndarray:
+        return self.head.centre(self.piece_weights.astype(np.float64))
+
     def read(self, texts: Sequence[Sequence[str]]) -> Readings:
         """Predicts the classes of texts.
 
@@ -383,8 +387,8 @@ class Lexicon:
         return self._sum_parts(_features.Spelling(columns, starts), self.pieces.split(words))
 
     def _sum_parts(self, spelling: _features.Spelling, pieces: _features.Spelling) -> np.ndarray:
-        weights = self.head.centre(self.piece_weights.astype(np.float64))
-        return sum_spellings(spelling, self._spelling_weights) + average_pieces(pieces, weights)
+        of_pieces = average_pieces(pieces, self._centred_piece_weights)
+        return sum_spellings(spelling, self._spelling_weights) + of_pieces
 
     def _look_up(self, words: Sequence[str]) -> _Types:
         """Returns the gates and the n-grams of different words."""
