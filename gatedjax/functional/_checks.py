@@ -87,7 +87,7 @@ def check_shape(shape: tuple[int, ...], **arrays: ArrayLike) -> None:
 
 
 def width_error(name: str, inputs: ArrayLike, width: int, source: str) -> ValueError:
-    """Returns the error for inputs [..., D] that have not the width of the weights."""
+    """Returns the error for inputs [..., D] whose width is not that of the weights."""
     got = jnp.shape(inputs)
     return ValueError(
         f"{name} must have width D = {width}, the rows of {source}, got width {got[-1]} in shape "
@@ -213,7 +213,7 @@ def check_values(
 
 def check_lengths(lengths: ArrayLike, size: int) -> Array:
     """Checks that lengths (any shape) are integers, in [0, size] if known; returns an array."""
-    lengths = np.asarray(lengths) if isinstance(lengths, list | tuple) else lengths
+    lengths = listed_as_array(lengths)
     wide = integers_of("lengths", lengths)
     most = size if isinstance(size, int) else math.inf  # jax.export may leave the size open
     wrong = lambda x: (x < 0) | (x > most)  # noqa: E731
