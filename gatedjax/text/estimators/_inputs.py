@@ -60,7 +60,7 @@ def check_lengths(texts: Sized, labels: Sized) -> None:
 
 def check_targets(labels: Sequence[Any], form: str) -> None:
     """Raises ValueError for the first label without the form of a `Columns.target`."""
-    # A line of a file without a label is set aside, but a hole in y is an error of a program.
+    # A line of a file without a label is set aside, but a missing label in y is the caller's error.
     for position, label in enumerate(labels):
         try:
             read_target("label", label, form)

@@ -20,7 +20,7 @@ from gatedjax.text.answers._prediction import VOCABULARY as VOCABULARY
 from gatedjax.training import average_params, restore_params
 from gatedjax.training.checkpoint import CheckpointDamaged, CheckpointStore
 
-# Besides VOCABULARY the files that a run or an export may have in addition to its parameters.
+# Files that a run or an export may have in addition to its parameters and VOCABULARY.
 CHARACTERS, CLASSES, BYTE_PAIRS = "characters.json", "classes.json", "bpe.json"
 _RUNS = {"run": "GA-Net over texts", "cloze": "the GA Reader", "translation": "translation"}
 
