@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from gatedjax._utils.choices import check_choices
-from gatedjax._utils.field_checks import check_range
+from gatedjax._utils.field_checks import check_dropout, check_range
 from gatedjax._utils.limits import MOST_WIDTH, check_most
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.tracing import is_traced
@@ -46,17 +46,8 @@ FINITE = _where("finite", math.isfinite)
 ABOVE_0 = _where("positive", lambda value: value > 0)
 POSITIVE = _where("positive and finite", lambda value: 0 < value < math.inf)
 NOT_NEGATIVE = _where("at least 0 and finite", lambda value: 0 <= value < math.inf)
+RATE = Limit("in [0, 1)", check_dropout)
 SHARE = _where("in (0, 1)", lambda value: 0 < value < 1)
-
-
-def _check_rate(name: str, value: Any) -> None:
-    # Imported here, because options of text and training are also read where no network is.
-    from gatedjax.functional._checks import check_rate
-
-    check_rate(value, name)
-
-
-RATE = Limit("in [0, 1)", _check_rate)
 
 
 def check_options(config: object) -> None:

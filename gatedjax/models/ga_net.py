@@ -29,12 +29,7 @@ from gatedjax.functional._attention import (
     softmax_of_relaxed,
     softmax_where,
 )
-from gatedjax.functional._checks import (
-    check_floating,
-    check_same_shape,
-    check_values,
-    wide_dtype,
-)
+from gatedjax.functional._checks import check_floating, check_same_shape, check_values, wide_dtype
 from gatedjax.functional._random import drop, noise_of
 from gatedjax.functional._relaxations import binarize
 from gatedjax.functional._types import Carry
@@ -46,12 +41,7 @@ from gatedjax.models._classification import word_vectors
 from gatedjax.models._ga_net_config import GANetConfig as GANetConfig
 from gatedjax.models._ga_net_config import GANetDropout as GANetDropout
 from gatedjax.models._ga_net_config import GateConfig as GateConfig
-from gatedjax.models._ga_net_parts import (
-    Encoded,
-    first_draw,
-    mean_log_probability,
-    open_one,
-)
+from gatedjax.models._ga_net_parts import Encoded, first_draw, mean_log_probability, open_one
 from gatedjax.models._ga_net_parts import GANetOutput as GANetOutput
 from gatedjax.models._types import Batch
 from gatedjax.nn._keys import example_keys
