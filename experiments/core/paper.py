@@ -264,10 +264,15 @@ class Table:
         ]
 
     def text(self, paper: "Paper", store: Store) -> str:
-        """Returns the table and the paragraphs below it, as Markdown."""
+        """Returns the table and the paragraphs below it, as Markdown, or `NOT_RUN` if none of its
+        runs has a record."""
         if self.body is not None:
-            return self.body(store)
+            text = self.body(store)
+            lacks_runs = self.data and not any(map(store.any_of, self.data))
+            return NOT_RUN if lacks_runs and NOT_RUN in text else text
         rows = self.rows(paper, store)
+        if not any(row.records or row.diverged for row in rows):
+            return NOT_RUN
         # The heading names the data if ours differ from the paper's, so that nobody compares
         # numbers of different test sets.
         theirs, mine = columns(record for row in rows for record in row.records)
@@ -282,7 +287,7 @@ class Table:
             cells = [row.cell(column) for column in self.columns]
             # If the headings already name the difference of the data, a row is not split.
             lines += [cells] if named else split_row(cells, kinds, row.records)
-        table = analysis.render_table(headings, lines) if lines else NOT_RUN
+        table = analysis.render_table(headings, lines)
         note = test_note(row.comparison for row in rows)
         return paragraphs(table, *self.below(store, rows), note)
 
@@ -576,9 +581,13 @@ class Paper:
     def write(self, store: Store) -> None:
         """Renders all sections from the records and replaces RESULTS.md."""
         tables = [(table, table.text(self, store)) for table in self.sections(store)]
-        parts = [(table.title, table.folded(text), table.note) for table, text in tables]
+        lacking = [table.title for table, text in tables if text == NOT_RUN]
+        parts = [
+            (table.title, table.folded(text), table.note)
+            for table, text in tables
+            if text != NOT_RUN
+        ]
         if self.claims:
-            lacking = [table.title for table, text in tables if text.strip() == NOT_RUN]
             findings, numbers = self.findings(store), self.judged_numbers(store)
             first = [
                 ("In short", self.in_short(store, findings), summary.NOTE),
