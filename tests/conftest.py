@@ -8,19 +8,19 @@ import sysconfig
 from importlib.metadata import version
 from pathlib import Path
 
-# A job in the background of a script is started with SIGINT ignored, and so would be the children.
+# A script starts its background jobs with SIGINT ignored, and child processes would inherit this.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-# Of what other packages add to hypothesis nothing is used, and their warnings would be errors.
+# The tests need no plugins of hypothesis, and the warnings of these plugins would be errors.
 os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "")
     + " --xla_force_host_platform_device_count=8"
-    # most of the suite's time is compilation; the code itself runs on tiny arrays
+    # Most of the suite's time is compilation, because the programs run on tiny arrays.
     + " --xla_backend_optimization_level=0"
-    # elemental loops instead of the fusion emitters, and no division of them among threads: half
-    # the compilation time. XLA stops at a flag that it does not know, so only where they are known
+    # Compilation takes half the time with elemental loops in place of the fusion emitters, and
+    # without dividing them among threads. XLA refuses unknown flags, and this version knows both.
     + " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
     * version("jaxlib").startswith("0.10.")
 ).strip()
@@ -38,8 +38,8 @@ from tests._programs import (
     link_bytecode,
 )
 
-# to compile the text of the tests takes every process 3 s: where the tree is to stay without
-# bytecode, it is kept beside the compiled programs
+# Each process would spend 3 s on compiling the tests. If no bytecode may be written into the tree,
+# it is stored next to the compiled programs.
 if sys.dont_write_bytecode and (folder := cache_folder()) is not None:
     bytecode = folder.parent.with_name("bytecode")
     link_bytecode(bytecode, map(sysconfig.get_path, ("purelib", "stdlib")))

@@ -263,6 +263,7 @@ def test_a_help_that_nobody_reads_is_no_error(command, capfd, monkeypatch):
         (["--part", "best", "-5"], {"texts": ("-5",), "part": "best"}),
         (["--columns", "x", "y", "--no-lower_case"], {"columns": ("x", "y"), "lower_case": False}),
         (["--columns", "-x y"], {"columns": ("-x y",)}),
+        (["--columns", "-x\ty"], {"columns": ("-x\ty",)}),
         (["--train.rate", "None", "--train.seed=1"], {"train": Inner(seed=1)}),
     ],
 )

@@ -22,6 +22,7 @@ from gatedjax.gates._maps import _select_best
 from tests.functional import _calls as of_functional
 from tests.functional._calls import ROWS, STEPS
 from tests.gates import _calls as of_gates
+from tests.gates.test_modes import made, make_batch
 from tests.tolerances import F32
 
 CALLS = of_functional.calls() | of_gates.calls()
@@ -293,6 +294,15 @@ def of_host():
     return [[row.mse for row in rows] for rows in (found.rows, study.measured.rows)]
 
 
+def of_network():
+    """What the functions of the host that take a network return, as numbers."""
+    model, params = made()
+    batch = make_batch(np.array([3, 1]))
+    modes = gates.gate_modes(model, params, batch, draws=2)
+    measured = gates.measure(model, params, batch, [gates.DisARM()], texts=2, draws=4)
+    return modes.modes["sample"].loss, [truth.loss for truth in modes.truths], measured.rows[0].mse
+
+
 def assert_close(got, want):
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5), got, want)
 
@@ -304,3 +314,11 @@ def test_functions_of_the_host_work_without_jit_and_under_strict_promotion():
     jax.clear_caches()
     with jax.disable_jit(), jax.numpy_dtype_promotion("strict"):
         assert_close(of_host(), want)
+
+
+@pytest.mark.slow
+def test_functions_of_the_host_that_take_a_network_work_under_strict_promotion():
+    want = of_network()
+    jax.clear_caches()
+    with jax.numpy_dtype_promotion("strict"):
+        assert_close(of_network(), want)

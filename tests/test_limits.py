@@ -7,6 +7,7 @@ import sys
 import time
 import tracemalloc
 
+import numpy as np
 import pytest
 
 from gatedjax.__main__ import main
@@ -21,6 +22,7 @@ from gatedjax.models.ssan.probe import SSANProbeConfig
 from gatedjax.text._options import TextOptions, check_options
 from gatedjax.text.corpus import _corpus
 from gatedjax.text.corpus._tokens import split_words
+from gatedjax.text.models import _tagging
 from gatedjax.text.models._network import TrainedModel
 from gatedjax.text.models._translator import SearchConfig
 from gatedjax.text.sources import _lines
@@ -248,6 +250,17 @@ def test_texts_to_learn_from_are_read_as_far_as_a_model_may_read(monkeypatch):
     table = open_table([("a b c d e", "x"), ("f", "y")])
     read = _corpus.read_corpus(table, _corpus.Numbers(lowercase=True))
     assert [len(row) for row in read.texts[0]] == [3, 1]
+
+
+def test_sentences_to_tag_have_a_largest_number_of_words(monkeypatch):
+    monkeypatch.setattr(_tagging, "MOST_LENGTH", 3)
+    monkeypatch.setattr(
+        _tagging, "word_probabilities", lambda _, read: [np.ones((3, 1))] * len(read)
+    )
+    short, *failures = _tagging.tag_sentences(model(), ["a b c", "a b c d", ["a"] * 4])
+    assert short.words == ("a", "b", "c")
+    messages = [failure.error for failure in failures]
+    assert messages == ["a sentence must have at most 3 words, got more"] * 2
 
 
 def test_the_docs_state_the_limits():

@@ -69,6 +69,14 @@ def test_a_device_is_written_into(tmp_path, write):
     assert names(tmp_path) == ["null"]
 
 
+def test_a_pipe_that_disappears_is_not_created_as_a_file(tmp_path, monkeypatch):
+    pipe = tmp_path / "pipe"
+    monkeypatch.setattr(_write, "_replaceable", lambda _: None)  # it was there at this time
+    with pytest.raises(FileNotFoundError):
+        write_atomic(pipe, b"text")
+    assert names(tmp_path) == []
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_a_link_stays_and_its_file_is_replaced(tmp_path, write, there):
     (tmp_path / "far").mkdir()
@@ -143,10 +151,11 @@ def test_an_error_of_a_full_disk_names_the_file(into):
     assert done.returncode == 2
 
 
-def test_what_standard_output_leads_to_is_not_replaced(tmp_path):
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1"])
+def test_what_standard_output_leads_to_is_not_replaced(tmp_path, name):
     program = (
         "from pathlib import Path; from gatedjax._utils.write import write_atomic; print('before');"
-        "write_atomic(Path('/dev/stdout'), b'content\\n'); print('after')"
+        f"write_atomic(Path('{name}'), b'content\\n'); print('after')"
     )
     command = [sys.executable, "-c", program]
     with (tmp_path / "file").open("wb") as file:
@@ -271,6 +280,65 @@ def test_a_folder_that_another_process_puts_between_the_renames_stays(tmp_path, 
     with pytest.raises(OSError, match="not empty"), new_folder(target) as folder:
         fill(folder, "new")
     assert (target / "file").read_text() == "old"
+    assert names(tmp_path) == ["model"]
+
+
+def test_an_interrupt_after_the_second_rename_leaves_only_the_new_folder(tmp_path, monkeypatch):
+    target = tmp_path / "model"
+    with new_folder(target) as folder:
+        fill(folder, "old")
+    replace = os.replace
+
+    def interrupt(source, place):
+        replace(source, place)
+        if place == target:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt), new_folder(target) as folder:
+        fill(folder, "new")
+    assert (target / "file").read_text() == "new"
+    assert names(tmp_path) == ["model"]
+
+
+def moved_away(target):
+    """The folder that a killed process leaves between its two renames."""
+    old = target.with_name(f".{target.name}.old-{'0' * 16}")
+    old.mkdir()
+    fill(old, "only")
+    os.utime(old, (1e9, 1e9))
+    return old
+
+
+def test_two_processes_may_restore_a_folder_at_once(tmp_path, monkeypatch):
+    target = tmp_path / "model"
+    moved_away(target)
+    replace = os.replace
+
+    def be_second(*args):
+        replace(*args)  # by the other process
+        replace(*args)
+
+    monkeypatch.setattr(os, "replace", be_second)
+    _write.recover(target)
+    assert (target / "file").read_text() == "only"
+    assert names(tmp_path) == ["model"]
+
+
+def test_the_only_copy_of_a_folder_is_not_removed(tmp_path, monkeypatch):
+    target = tmp_path / "model"
+    old = moved_away(target)
+    _write.remove_leftovers(target)
+    assert (old / "file").read_text() == "only"
+    # nor by a write that fails where renaming fails, so that nothing can be restored
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(OSError, match="disk is broken"), new_folder(target) as folder:
+        fill(folder, "new")
+    assert (old / "file").read_text() == "only"
+    assert names(tmp_path) == [old.name]
+    monkeypatch.undo()
+    target.mkdir()
+    _write.remove_leftovers(target)
     assert names(tmp_path) == ["model"]
 
 

@@ -193,14 +193,13 @@ def _print_prepared(builder: "DatasetBuilder", declared: "DataSet") -> None:
 def check(options: Check) -> int:
     """Prints the report of a data set; returns 1 if a check failed, else 0."""
     from gatedjax._commands import _data_check
-    from gatedjax._commands._data_check import print_report
 
     if options.limit < 0:
         raise ValueError(f"--limit must be at least 0, got {options.limit}")
     report = _data_check.check(
         options.name, manual_dir=options.manual_dir, data_dir=options.data_dir
     )
-    print_report(report, options.limit)
+    _data_check.print_report(report, options.limit)
     too_many = options.strict and report.quarantine
     if too_many:
         say(f"FAILED: {len(report.quarantine)} quarantined (--strict)")

@@ -25,13 +25,13 @@ def choices_of(kind: type) -> dict[str, tuple[Any, ...]]:
     return choices
 
 
-def check_choices(config: object) -> None:
-    """Raises ValueError unless each field with a `Literal` type has an allowed value. A misspelt
-    value would count as another choice, because programs compare a field with only some of its
-    values.
+def check_choices(config: object, kind: Any = None) -> None:
+    """Raises ValueError unless each field of `kind` (by default the class of `config`) with a
+    `Literal` type has an allowed value. A misspelt value would count as another choice, because
+    programs compare a field with only some of its values.
     """
-    kind: Any = type(config)  # because mypy takes a metaclass for unhashable
-    for name, choices in choices_of(kind).items():
+    fields_of: Any = kind or type(config)  # because mypy takes a metaclass for unhashable
+    for name, choices in choices_of(fields_of).items():
         value = getattr(config, name)
         if value not in choices:
             raise ValueError(

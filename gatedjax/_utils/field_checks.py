@@ -4,7 +4,7 @@ import functools
 import math
 from typing import Any, get_type_hints
 
-from gatedjax._utils.choices import choices_of
+from gatedjax._utils.choices import check_choices
 from gatedjax._utils.limits import (
     MOST_LAYERS,
     MOST_LENGTH,
@@ -46,11 +46,7 @@ def check_fields(module: object, **least: int) -> None:
     config_class, config = _config_class(kind), getattr(module, "config", None)
     if config_class is not None and not isinstance(config, config_class):
         raise TypeError(f"config must be an instance of {config_class.__name__}, got {config!r}")
-    for name, choices in choices_of(kind).items():
-        if (chosen := getattr(module, name)) not in choices:
-            raise ValueError(
-                f"{name} must be one of {', '.join(map(repr, choices))}, got {chosen!r}"
-            )
+    check_choices(module, kind)
     for name, (field_type, is_optional) in _number_fields(kind).items():
         value: Any = getattr(module, name)
         if is_traced(value) or (value is None and is_optional):

@@ -114,7 +114,8 @@ def unknown_option(
     names = {*option_names(kind), "-h", "--help", "--version"}
     for word in words:
         # "-5" and "-a film" are values.
-        is_option = word.startswith("-") and word.lstrip("-")[:1].isalpha() and " " not in word
+        is_single = len(word.split()) == 1
+        is_option = is_single and word.startswith("-") and word.lstrip("-")[:1].isalpha()
         # tyro accepts both "--max_len=5" and "--max-len 5".
         name = word.partition("=")[0].replace("_", "-")
         if is_option and name not in names:

@@ -1,7 +1,7 @@
-"""Writing of files and folders under another name, which are renamed when they are whole.
+"""Atomic writing: a file or folder gets a hidden name next to its target until it is complete.
 
-The other name is hidden and next to the target. A process that is killed leaves its hidden file; a
-write to the same target a day later removes it.
+Then it is renamed. A process that is killed leaves the hidden file or folder behind; the next write
+to the same target removes it once it is a day old.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from gatedjax._utils.signals import settle_signals
 _DAY = 86_400
 # The most bytes of white space before the first character of a file, which an editor may add.
 _SPACE = 64
-_STREAMS = {"/dev/stdout": 1, "/dev/stderr": 2}
+_STREAMS = {"/dev/stdout": 1, "/dev/stderr": 2, "/dev/fd/1": 1, "/dev/fd/2": 2}
 
 
 def check_place(
@@ -116,25 +116,30 @@ def new_folder(target: Path) -> Iterator[Path]:
         if target.exists():
             os.replace(target, old)
         os.replace(partial, target)
-    except BaseException:
+    finally:
         recover(target)
         shutil.rmtree(partial, ignore_errors=True)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+        if target.exists():  # otherwise `old` is the only copy
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def recover(target: Path) -> None:
     """Restores a folder that a killed process had moved away."""
     for place in _leftovers(target, "old"):
-        if not target.exists():
-            os.replace(place, target)
+        # Another process may restore the folder at the same time.
+        with contextlib.suppress(OSError):
+            if not target.exists():
+                os.replace(place, target)
 
 
 def remove_leftovers(target: Path, seconds: float = 0) -> None:
     """Removes the hidden files and folders that killed processes left next to a target, if they
-    have not changed for a number of seconds.
+    have not changed for a number of seconds; a folder that was moved away stays without a target.
     """
-    for place in [*_leftovers(target, "partial"), *_leftovers(target, "old")]:
+    # Old folders are listed before the target is looked for, because a process that moves the
+    # target away afterwards moves it to a name that is not listed.
+    old = _leftovers(target, "old")
+    for place in [*_leftovers(target, "partial"), *(old if target.exists() else ())]:
         with contextlib.suppress(OSError):
             if time.time() - place.lstat().st_mtime >= seconds:
                 shutil.rmtree(place) if place.is_dir() else place.unlink()
@@ -152,8 +157,10 @@ def _open_stream(path: Path) -> BinaryIO:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    # The descriptor is copied, because its position in a file is after the printed text.
-    return open(os.dup(_STREAMS[str(path)]) if str(path) in _STREAMS else path, "wb")
+    # The descriptor is copied, because its position in a file is after the printed text. Without
+    # O_CREAT a pipe that has disappeared is not created as a file.
+    place = os.dup(_STREAMS[str(path)]) if str(path) in _STREAMS else path
+    return open(place, "wb", opener=lambda name, _flags: os.open(name, os.O_WRONLY))
 
 
 def _beside(target: Path, kind: str) -> Path:

@@ -18,7 +18,8 @@ from gatedjax.explore._state import Mode, check_state
 from gatedjax.explore._translator_view import TranslatorView
 from gatedjax.explore._views import View
 from gatedjax.text.answers._prediction import LEXICON, LINEAR, STATES, TARGETS
-from gatedjax.text.models._folders import kind_of, load_run
+from gatedjax.text.models._folders import kind_of
+from gatedjax.text.models._network import load_run
 from gatedjax.text.models._reader import Reader
 from gatedjax.text.models._saved import load_model
 from gatedjax.text.models._translator import Translator, open_translator

@@ -94,7 +94,7 @@ class LexiconView(_views.View):
         extracts: dict[str, str] = {}
         for entry in list_words_read(model)["classes"]:
             for word in entry["words"]:
-                # The extracts of a word are of training texts with its class.
+                # The extracts of a word come from training texts of its class.
                 for text in word["examples"]:
                     extracts.setdefault(text, str(entry["label"]))
         texts = list(extracts)[:500]  # Reading more would take too long.

@@ -50,7 +50,7 @@ class NetworkView(_views.View):
         self.tokenizer = model.tokenizer
         self._params = jax.device_put(model.params)
         # A lock per program, so that two threads do not compile it twice and others need not wait.
-        # The effects have `_lock`, because a user waits for answers and not for effects.
+        # Effects use `_lock`, because a user waits for answers and not for effects.
         self._locks: dict[tuple[int, bool], threading.Lock] = {}
         self._reading = functools.lru_cache(_KEPT_TEXTS)(self._run_words)
         self.likely = functools.lru_cache(_KEPT_TEXTS)(self._open_probabilities)

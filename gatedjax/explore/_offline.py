@@ -1,4 +1,4 @@
-"""Pages without a server, which contain the answers to all that a reader of the page can ask.
+"""Pages without a server, which contain the answer to each question that a reader can ask.
 
 The page of networks is about a sentence, with the results for all patterns of its gates. A sentence
 of n words has 2^n patterns; in pattern k the gate of word i is open if bit i of k is 1. For the

@@ -99,8 +99,7 @@ def gates_of(
     """
     # A probability that was rounded to 0 or 1 would have an infinite logit.
     p = np.clip(np.asarray(open_, np.float64), 1e-12, 1 - 1e-9)
-    # The noise depends only on the seed, so that two models and the two random modes have the same
-    # noise.
+    # The noise depends only on the seed, so that two models and the two random modes share it.
     size = len(p) + (removed is not None)
     noise = np.random.default_rng(state.seed).logistic(size=size)
     if removed is not None:

@@ -25,7 +25,6 @@ from gatedjax.functional._checks import (
     check_same_shape,
     check_shape,
     check_values,
-    integers_of,
     wide_dtype,
 )
 from gatedjax.functional._types import ArrayLike
@@ -366,9 +365,10 @@ def local_attention_weights(
     steps = lax.broadcasted_iota(dtype, shape, len(shape) - 1)
     if lengths is not None:
         check_not_both(mask=mask, lengths=lengths)
+        lengths = check_lengths(lengths, shape[-1])
         check_same_shape(position=position, lengths=lengths)
         mask = length_mask(lengths, shape[-1])
-        has_tokens = jnp.asarray(lengths) > 0
+        has_tokens = lengths > 0
     else:
         check_mask(mask, shape)
         mask = jnp.broadcast_to(True if mask is None else jnp.asarray(mask), shape)
@@ -380,7 +380,7 @@ def local_attention_weights(
     fixed_centre = lax.stop_gradient(centre)
     if lengths is not None:
         # Under `jit` a length above T cannot be refused; it counts as T, as in `length_mask`.
-        inside_length = jnp.minimum(integers_of("lengths", lengths), shape[-1])
+        inside_length = jnp.minimum(lengths, shape[-1])
         last = jnp.maximum(inside_length.astype(dtype) - 1, 0)[..., None]
         nearest = jnp.round(jnp.clip(fixed_centre, 0, last))
     else:

@@ -87,7 +87,7 @@ def check_shape(shape: tuple[int, ...], **arrays: ArrayLike) -> None:
 
 
 def width_error(name: str, inputs: ArrayLike, width: int, source: str) -> ValueError:
-    """Returns the error for inputs [..., D] that have not the width of the weights."""
+    """Returns the error for inputs [..., D] whose width is not that of the weights."""
     got = jnp.shape(inputs)
     return ValueError(
         f"{name} must have width D = {width}, the rows of {source}, got width {got[-1]} in shape "
@@ -110,17 +110,17 @@ def check_not_both(**arguments: object) -> None:
         raise ValueError(f"{' or '.join(arguments)} must be None, got both: give one of the two")
 
 
-def check_rate(rate: float, name: str = "rate") -> None:
+def check_rate(rate: float) -> None:
     """Raises ValueError unless a dropout rate is in [0, 1), and TypeError for no known number."""
     if is_traced(rate):
         raise TypeError(
-            f"{name} must be a number that is known while tracing, got {rate}: pass it as a static "
+            f"rate must be a number that is known while tracing, got {rate}: pass it as a static "
             "argument of jax.jit"
         )
-    check_numbers(**{name: rate})
-    check_that(jnp.ndim(rate) == 0, f"{name} must be a single number", rate)
+    check_numbers(rate=rate)
+    check_that(jnp.ndim(rate) == 0, "rate must be a single number", rate)
     if not 0.0 <= rate < 1.0:
-        raise ValueError(f"{name} must be in [0, 1), got {rate}")
+        raise ValueError(f"rate must be in [0, 1), got {rate}")
 
 
 def check_same_shape(**arrays: ArrayLike) -> None:
@@ -213,7 +213,7 @@ def check_values(
 
 def check_lengths(lengths: ArrayLike, size: int) -> Array:
     """Checks that lengths (any shape) are integers, in [0, size] if known; returns an array."""
-    lengths = np.asarray(lengths) if isinstance(lengths, list | tuple) else lengths
+    lengths = listed_as_array(lengths)
     wide = integers_of("lengths", lengths)
     most = size if isinstance(size, int) else math.inf  # jax.export may leave the size open
     wrong = lambda x: (x < 0) | (x > most)  # noqa: E731

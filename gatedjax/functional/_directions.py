@@ -19,7 +19,13 @@ from gatedjax.functional._persistent._backend import (
     choose_backend,
 )
 from gatedjax.functional._persistent._core import Floats, Masks, Static, run_directions
-from gatedjax.functional._recurrence import Restarts, check_resets, dropout_mask, restarts
+from gatedjax.functional._recurrence import (
+    Restarts,
+    check_resets,
+    dropout_mask,
+    real_alone,
+    restarts,
+)
 from gatedjax.functional._types import ArrayLike, Carry, Dtype, Tree, Weights
 
 
@@ -127,9 +133,7 @@ def prepare(
         begins = restarts(resets, reset_to, initial, mask, reverse)
     dropout = recurrent_dropout_mask
     dropout = None if dropout is None else jnp.asarray(dropout, wide)
-    if mask is not None:
-        xs = jnp.where(mask[..., None], xs, jnp.zeros((), xs.dtype))
-    arguments = weights, xs, mask, initial, dropout, begins
+    arguments = weights, real_alone(xs, mask), mask, initial, dropout, begins
     return Recurrence(unit, reverse, implementation, arguments)
 
 
@@ -332,12 +336,12 @@ def bidirectional(
     check = _PREPARE.get(function)
     if check is None:  # a function of the user
         results = [
-            unroll(its, xs, mask, **({"reverse": True} if reverse else {}), **(start | options))
+            unroll(its, xs, mask, **(options | start), **({"reverse": True} if reverse else {}))
             for its, start, reverse in pairs
         ]
     else:
         calls = [
-            check(its, xs, mask, **(start | shared), reverse=reverse)
+            check(its, xs, mask, **(shared | start | {"reverse": reverse}))
             for its, start, reverse in pairs
         ]
         results = run_recurrences(calls)

@@ -127,6 +127,10 @@ def products_of(num_blocks: int, reset_after: bool) -> tuple[Product, Product]:
 
 
 def _cell(reset_after: bool, gradient_clip: float | None) -> Cell:
+    if gradient_clip is not None:
+        check_positive(gradient_clip=gradient_clip)
+        # The bound is part of the static arguments, which must be hashable.
+        gradient_clip = float(gradient_clip)
     return Cell(_advance, reset_after, 3, products_of(3, reset_after), gradient_clip)
 
 
@@ -194,10 +198,9 @@ def _check(
     gradient_clip: float | None = None,
 ) -> tuple[int, int]:
     """Checks the weights and options against xs [..., D]; returns (D, H)."""
+    del gradient_clip  # `_cell` checks it
     sizes = check_weights(GRUWeights, 3, weights, xs, axes)
     check_recurrent_bias(weights.recurrent_bias, reset_after)
-    if gradient_clip is not None:
-        check_positive(gradient_clip=gradient_clip)
     return sizes
 
 
@@ -205,11 +208,9 @@ def gru_unit(
     _: GRUWeights, *, reset_after: bool = False, gradient_clip: float | None = None
 ) -> Unit:
     """Returns the `Unit` of `gru`."""
-    # The bound is part of the static arguments, which must be hashable.
-    bound = None if gradient_clip is None else float(gradient_clip)
     kind, name = kind_of("gru", reset_after=reset_after)
-    cell = _cell(reset_after, bound)
-    return Unit(kind, name, run_cell, run_forward, cell, lambda h: h, check_state, bound)
+    cell = _cell(reset_after, gradient_clip)
+    return Unit(kind, name, run_cell, run_forward, cell, lambda h: h, check_state, cell.bound)
 
 
 check_call = register(gru, _check, gru_unit)

@@ -14,7 +14,7 @@ from gatedjax.functional._cell_scan import (
     terms_of,
 )
 from gatedjax.functional._checks import wide_dtype
-from gatedjax.functional._directions import Unit, register, run_recurrences
+from gatedjax.functional._directions import Unit, kind_of, register, run_recurrences
 from gatedjax.functional._export import exportable
 from gatedjax.functional._persistent._backend import RecurrenceImplementation
 from gatedjax.functional._recurrence import (
@@ -100,7 +100,7 @@ def lstm_step(
 # (recurrence.cu, the kind "lstm") repeats it and its derivative. A term with weights [H] of its own
 # reads terms.weights["name"] here; the name is in `CELL` and is a field of `LSTMWeights`, with its
 # shape in `_check` and, for modules, in `nn.LSTMCell._layout`, and with a name in `PARAMETERS`.
-# Without the kernel, the kind of `LSTM_UNIT` is None.
+# Without the kernel, `kind_of` returns None for it.
 def _advance(_: None, terms: Terms, carry: LSTMState) -> LSTMState:
     i, f, g, o = terms.sums(0, terms.drop(carry.hidden))
     c = terms.sigmoid(f) * carry.cell + terms.sigmoid(i) * terms.tanh(g)
@@ -192,7 +192,8 @@ def _check(weights: LSTMWeights, xs: ArrayLike, axes: str) -> tuple[int, int]:
     return check_weights(LSTMWeights, 4, weights, xs, axes)
 
 
+# The kernel and the name come from `kind_of`, so that `recurrence_backend` answers for this call.
 LSTM_UNIT = Unit(
-    "lstm", "lstm", run_cell, run_forward, CELL, lambda h: LSTMState(h, h), _check_carry
+    *kind_of("lstm"), run_cell, run_forward, CELL, lambda h: LSTMState(h, h), _check_carry
 )
 check_call = register(lstm, _check, lambda _: LSTM_UNIT)

@@ -430,10 +430,10 @@ def kinds_of(attention: str) -> tuple[type[AnyRAUWeights], ...]:
 
 
 def shapes_of(
-    kind: Any, features: int, hidden: int, inner: int, scores: int
+    kind: Any, attention: str, features: int, hidden: int, inner: int
 ) -> dict[str, tuple[int, ...]]:
-    """Returns {field: shape} of the fields of the attention, for D, H, K and the logits S."""
-    both = features + hidden
+    """Returns {field: shape} of the fields of the attention, for the widths D, H and K."""
+    both, scores = features + hidden, 1 if attention == "time_causal" else hidden
     score = {"score": (both, both), "score_bias": (both,)}
     if kind is RAUConcatWeights:
         return score | {"value": (both, hidden), "value_bias": (hidden,)}
@@ -461,8 +461,7 @@ def check_rau_weights(
     inner = (*layer, 0, 0)[1]
 
     def shapes(features: int, hidden: int) -> dict[str, tuple[int, ...]]:
-        scores = 1 if options.attention == "time_causal" else hidden
-        return shapes_of(kind, features, hidden, inner, scores)
+        return shapes_of(kind, options.attention, features, hidden, inner)
 
     sizes = check_weights(kind, num_blocks(kind), weights, xs, xs_axes, shapes)
     # A softmax over H = 0 features has no maximum to subtract.

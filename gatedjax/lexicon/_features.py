@@ -120,8 +120,8 @@ def split_rows(rows: np.ndarray, size: int) -> list[int]:
 
 def find_columns(spelled: Iterable[list[str]], column_of: Mapping[str, int]) -> Spelling:
     """Returns the `Spelling` of words from their n-grams, without those that `column_of` lacks."""
-    find = column_of.get
-    return drop_columns(*flatten([find(ngram, -1) for ngram in ngrams] for ngrams in spelled))
+    missing = itertools.repeat(-1)
+    return drop_columns(*flatten(map(column_of.get, ngrams, missing) for ngrams in spelled))
 
 
 def drop_columns(columns: np.ndarray, sizes: np.ndarray) -> Spelling:

@@ -18,11 +18,11 @@ SHARES = (1.0, 0.7, 0.5, 0.4, 0.3)
 # A pair is a feature if it occurs this often, an n-gram if this many words (or borders of different
 # units) and texts have it.
 _LEAST = 2
-# Up to so many occurrences a word sets the threshold for unknown words.
+# Words that occur at most this often set the threshold for unknown words.
 _RARE = 2
 # Largest number of weights. The solver has a dozen arrays of this size, together 2 GB.
 _MOST_WEIGHTS = 20_000_000
-# The length of the sum of vectors in the row of a text, and the same from so many texts on.
+# Mean length of a text's sum of vectors, the same for many texts, and how many texts are many.
 _VECTORS, _VECTORS_OF_MANY, _MANY = 1.0, 0.5, 500
 # Words whose effects are computed at once.
 _CHUNK = 200_000

@@ -141,12 +141,12 @@ class Lexicon:
     spelling, max_c |sum_i r_i W_ic + (U v)_c| over its n-grams i, is larger than a threshold,
     unless it is a name (`@someone`). (W and U are centred by their means over the classes.)
 
-    Letters alone are no evidence: a text of which no known word is read is not read, and its
+    Letters alone are no evidence: if no known word of a text is read, no other is, and its
     prediction is the prior, the frequencies of the classes in the training texts. No temperature
-    changes it. A text has the temperature T_k of texts with k words read, because few words are
-    less certain than their logits say.
+    changes it. A text with k words read has the temperature T_k, because few words are less certain
+    than their logits suggest.
 
-    `fit_lexicon` makes a lexicon.
+    Use `fit_lexicon` to fit a lexicon.
 
     Attributes:
       num_classes: the number of classes C, of labels or of grades; 0 for a real target.
@@ -274,6 +274,10 @@ class Lexicon:
     def _piece_weights(self) -> np.ndarray:
         return np.ascontiguousarray(self.piece_weights.T.astype(np.float64))
 
+    @functools.cached_property
+    def _centred_piece_weights(self) -> np.ndarray:
+        return self.head.centre(self.piece_weights.astype(np.float64))
+
     def read(self, texts: Sequence[Sequence[str]]) -> Readings:
         """Predicts the classes of texts.
 
@@ -383,8 +387,8 @@ class Lexicon:
         return self._sum_parts(_features.Spelling(columns, starts), self.pieces.split(words))
 
     def _sum_parts(self, spelling: _features.Spelling, pieces: _features.Spelling) -> np.ndarray:
-        weights = self.head.centre(self.piece_weights.astype(np.float64))
-        return sum_spellings(spelling, self._spelling_weights) + average_pieces(pieces, weights)
+        of_pieces = average_pieces(pieces, self._centred_piece_weights)
+        return sum_spellings(spelling, self._spelling_weights) + of_pieces
 
     def _look_up(self, words: Sequence[str]) -> _Types:
         """Returns the gates and the n-grams of different words."""
@@ -402,7 +406,7 @@ class Lexicon:
                 _features.select_spelling(pieces, unknown),
             )
         )
-        # The letters of a name that training has not seen say nothing of its person.
+        # The letters of an unseen name are no evidence about the person.
         is_name = np.array([words[i].startswith("@") for i in unknown.tolist()], bool)
         is_read[unknown] = np.logical_and(strengths > self.threshold, ~is_name)
         is_unit = np.fromiter(map(is_spaceless, words), np.bool_, len(words))

@@ -17,7 +17,7 @@ from gatedjax.lexicon._spelling import is_spaceless
 
 # The characters of the longest n-gram.
 _LONGEST = 4
-# A pair of neighbours or an n-gram is a feature if so many texts have it; a word always is.
+# A pair of neighbours or an n-gram is a feature if this many texts have it; a word always is.
 _LEAST_TEXTS = 2
 
 

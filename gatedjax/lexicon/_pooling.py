@@ -35,11 +35,11 @@ class GatedPooling:
         m = 1/|O| sum_{t in O} h_t,   p = softmax((W^T m + b) / T)
 
     h_t [D] is the vector of token t. A gate depends on the vector of its token only, and the other
-    tokens are not in the mean. |O| is the number of tokens read. So the prediction from the vectors
-    of the tokens read alone has the same bits. Whether a vector depends on other tokens is decided
-    by the encoder that computed it.
+    tokens are not in the mean. |O| is the number of tokens read. So the vectors of the tokens read
+    give the same prediction, bit for bit. Whether a vector depends on other tokens is decided by
+    the encoder that computed it.
 
-    In a text without such a token the token with the largest z is read. The prediction for a text
+    If a text has no such token, the token with the largest z is read. The prediction for a text
     without a token is the prior, the frequencies of the classes in the training texts.
 
     Attributes:

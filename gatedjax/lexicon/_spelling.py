@@ -6,7 +6,7 @@ import numpy as np
 
 from gatedjax.data.text._units import RUN
 
-# Only so many characters of a token have n-grams, because longer tokens are no words.
+# Only this many characters of a token have n-grams, because longer tokens are not words.
 _SPELLED = 30
 # The sizes of n-grams in characters.
 _SIZES = (1, 2, 3, 4, 5)

@@ -303,7 +303,7 @@ class RAUCell(Cell):
     gate_bias: float = 0.0
 
     def _layout(self, width: int) -> Layout:
-        h, is_timed = self.features, self.attention == "time_causal"
+        h = self.features
         kinds = kinds_of(self.attention)
         kind: Any = kinds[-1] if self.attn_hidden else kinds[0]
         if self.attn_hidden and kind is not F.RAUHiddenWeights:
@@ -312,8 +312,8 @@ class RAUCell(Cell):
             )
         # "time_causal" compares steps and not features, so that a step has a single logit, in which
         # a bias would cancel.
-        shapes = shapes_of(kind, width, h, self.attn_hidden or h, 1 if is_timed else h)
-        if is_timed:
+        shapes = shapes_of(kind, self.attention, width, h, self.attn_hidden or h)
+        if self.attention == "time_causal":
             del shapes["score_bias"]
         shapes |= {"recurrent_bias": (h,)} if self.reset_after else {}
         # Blocks r and z come first in all kinds of weights; the update gate gets the negative bias,

@@ -35,7 +35,7 @@ class Layer(NamedTuple):
 
     weights: Sequence[Tree]  # of each direction
     unit: Unit | None = None  # a cell of the library
-    unroll: Any = None  # (weights, xs, mask, **options) -> (carry, outputs) of any cell else
+    unroll: Any = None  # (weights, xs, mask, **options) -> (carry, outputs) of any other cell
     features: int = 0  # the width of a mask of recurrent dropout
     dtype: Dtype | None = None  # of the inputs
 
@@ -77,7 +77,7 @@ def check_recurrent_dropout(cell: Callable[..., Any], rate: float) -> None:
     """Raises ValueError if a cell cannot take the mask of recurrent dropout."""
     # Only the cell knows which part of its carry enters products. Dropout of a whole carry would
     # multiply a state that a gate keeps by 1 / keep at each step.
-    if "recurrent_dropout_mask" not in inspect.signature(cell).parameters:
+    if rate > 0 and "recurrent_dropout_mask" not in inspect.signature(cell).parameters:
         raise ValueError(
             "recurrent_dropout must be 0 for a cell whose call has no argument "
             f"recurrent_dropout_mask, got {rate} for {cell!r}"
@@ -113,14 +113,17 @@ def run_layers(
     if time_major:
         xs, mask, resets, gates = map(swap_time, (xs, mask, resets, gates))
     mask = step_mask(xs.shape[:2], mask, lengths)
-    if resets is not None:
-        check_resets(resets, xs.shape[:2])
+    check_resets(resets, xs.shape[:2])
     carries = []
     for index in range(stack.num_layers):
         layer = create_layer(index, xs)
-        if layer.unit is not None and xs.ndim != 3:  # a cell of Flax may read images
-            raise ValueError(f"xs must have 3 axes [B, T, D], got shape {xs.shape}")
         xs = xs.astype(layer.dtype or xs.dtype)
+        if layer.unit is not None:
+            if xs.ndim != 3:  # a cell of Flax may read images
+                raise ValueError(f"xs must have 3 axes [B, T, D], got shape {xs.shape}")
+            for weights in layer.weights:
+                given = {name: its for name, its in weights._asdict().items() if its is not None}
+                check_floating(xs=xs, **given)
         # Each layer takes new keys, because equal dropout in all layers would be correlated.
         keys = None if make_keys is None else make_keys(xs.shape[0])
         if keys is not None and index > 0 and stack.dropout > 0:
@@ -128,7 +131,9 @@ def run_layers(
         ways = []
         for way in range(1 + stack.bidirectional):
             options: dict[str, Any] = {"resets": resets, "reverse": way == 1}
-            options |= {"implementation": stack.implementation} if gates is None else {}
+            options |= (
+                {"implementation": stack.implementation} if gates is None else {"gates": gates}
+            )
             for name, its in {"initial": initial, "reset_to": reset_to}.items():
                 carry = None if its is None else its[index]
                 if carry is not None and stack.bidirectional:
@@ -146,8 +151,7 @@ def run_layers(
             calls = [prepare(layer.unit, its, xs, mask, **options) for its, options in ways]
             results = run_recurrences(calls)
         else:
-            more = {} if gates is None else {"gates": gates}
-            results = [layer.unroll(its, xs, mask, **options, **more) for its, options in ways]
+            results = [layer.unroll(its, xs, mask, **options) for its, options in ways]
         ends, states = zip(*results, strict=True)
         carries.append(ends if stack.bidirectional else ends[0])
         xs = jnp.concatenate(states, axis=-1) if stack.bidirectional else states[0]
@@ -262,8 +266,7 @@ class _Stack(nn.Module):
             if not isinstance(cell, LSTMCell):
                 kind = type(cell if isinstance(self, Recurrent) else self).__name__
                 raise ValueError(f"gates must be None for {kind}: only LSTM has them")
-        if stack.recurrent_dropout > 0:
-            check_recurrent_dropout(cell, stack.recurrent_dropout)
+        check_recurrent_dropout(cell, stack.recurrent_dropout)
         make_keys = None
         if stack.dropout > 0 or stack.recurrent_dropout > 0:
             if deterministic:
@@ -330,7 +333,7 @@ class Recurrent(_Stack):
     with the protocol of Flax's cells (`flax.linen.RNNCellBase`), which is copied with new
     parameters for each layer and direction, or a function, such as the step of
     `functional.masked_scan`. `Recurrent(LSTMCell(5))` is `LSTM(5)`: a cell of this library runs by
-    `functional.lstm`, `gru` or `rau`, with the kernel on a GPU, and any cell else by
+    `functional.lstm`, `gru` or `rau`, with the kernel on a GPU, and any other cell by
     `functional.masked_scan`.
 
         >>> import jax

@@ -13,6 +13,7 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.field_checks import check_fields, check_size
 from gatedjax._utils.types import Tree
+from gatedjax.functional._checks import check_shape
 from gatedjax.functional._types import Carry
 from gatedjax.nn._recurrent import (
     DIRECTIONS,
@@ -150,7 +151,7 @@ class Recurrent(nnx.Module):
 
     The cell computes a step, (carry, x [B, D]) -> (carry, output [B, H]) for B rows, as in
     `flax.nnx.RNN`. A cell of this library runs by `functional.lstm`, `gru` or `rau`, with the
-    kernel on a GPU, and any cell else by `functional.masked_scan`. The random streams of a cell
+    kernel on a GPU, and any other cell by `functional.masked_scan`. The random streams of a cell
     start anew at each call.
 
         >>> cell = functools.partial(nnx.OptimizedLSTMCell, hidden_features=5)
@@ -208,8 +209,7 @@ class Recurrent(nnx.Module):
         width = in_features
         for index in range(num_layers):
             cells = {name: cell(width, rngs=rngs) for name in DIRECTIONS[: 1 + bidirectional]}
-            if recurrent_dropout > 0:
-                check_recurrent_dropout(cells["forward"], recurrent_dropout)
+            check_recurrent_dropout(cells["forward"], recurrent_dropout)
             setattr(self, f"layer_{index}", _Layer(cells))
             if index + 1 < num_layers:
                 width = _output_width(cells["forward"], width) * len(cells)
@@ -238,6 +238,7 @@ class Recurrent(nnx.Module):
 
             def make_keys(rows: int) -> Array:
                 ids = jnp.arange(rows) if example_id is None else example_id
+                check_shape((rows,), example_id=ids)
                 return F.example_keys(self.rngs.dropout(), ids)
 
         return run_layers(

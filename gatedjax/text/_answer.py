@@ -1,4 +1,4 @@
-"""The command that asks a trained reader a question, for each program that has it."""
+"""The command that asks a trained reader a question, shared by all programs that offer it."""
 
 import dataclasses
 import sys
@@ -64,7 +64,7 @@ def answer(options: AnswerOptions, open_reader: Callable[[Path], Reader], consol
     """Prints the probability of each candidate answer, and the words with the most attention."""
     if options.top < 0:
         raise ValueError(f"--top must be at least 0, got {options.top}")
-    # Earlier drawings are replaced, and other files of these names stay.
+    # Earlier drawings are replaced; other files with these names are kept.
     for ending, begins in ((".png", b"\x89png"), (".svg", b"<?xml")):
         if options.figure is not None:
             check_place(options.figure.with_name(f"{options.figure.name}{ending}"), begins=begins)
@@ -107,7 +107,7 @@ def answer(options: AnswerOptions, open_reader: Callable[[Path], Reader], consol
 def _tokens(options: AnswerOptions) -> tuple[str, str, list[str]]:
     """Returns (document, question, candidates), texts with spaces between their tokens."""
     if str(options.document) == "-":
-        # A byte more than the limit is read, so that a longer input is noticed and not cut.
+        # One byte beyond the limit is read, so that a longer input is refused instead of cut.
         raw = sys.stdin.buffer.read(MOST_TEXT_BYTES + 1)
         check_most("the bytes of the document", len(raw), MOST_TEXT_BYTES)
     else:

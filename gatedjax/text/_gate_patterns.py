@@ -31,7 +31,7 @@ Head = Callable[[Params, Array], Array]
 
 
 class PatternInputs(NamedTuple):
-    """The arrays of a text that its loss under a pattern depends on, padded to 10 words or more."""
+    """The arrays that determine a text's loss under a pattern, padded to 10 words or more."""
 
     states: Float[Array, "T D"]  # of the encoder, finite at padding too
     scores: Float[Array, " T"]  # the attention scores e in nats, finite at padding too

@@ -16,7 +16,7 @@ from gatedjax.data.batches._plan import pad_rows
 from gatedjax.export._card import check_kind
 from gatedjax.models import GANet
 from gatedjax.text.models import _folders
-from gatedjax.text.models._network import TrainedModel
+from gatedjax.text.models._network import TrainedModel, open_ga_net
 from gatedjax.text.sources._labels import Classes
 from gatedjax.text.sources._open import open_table
 from gatedjax.text.sources._table import Aside, Columns
@@ -56,7 +56,7 @@ def open_run(
     manual_dir: str | Path | None = None,
 ) -> GatedTexts:
     """Opens a run of GA-Net, or its export, with its best parameters and its test texts."""
-    run_folder, config, texts = _folders.open_ga_net(folder)
+    run_folder, config, texts = open_ga_net(folder)
     _check_gates(config.system, folder)
     with _folders.explain_faults(folder):
         name = texts["name"]

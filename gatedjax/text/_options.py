@@ -320,7 +320,7 @@ def check_options(options: TextOptions, kind: str) -> None:
         )
     for field in dataclasses.fields(TextOptions):
         value, check = getattr(options, field.name), field.metadata["check"]
-        # None is checked only where it is not the default, which always is a possible value.
+        # None is checked only where it is not the default, because a default is always allowed.
         if check is not None and (value is not None or field.default is not None):
             check(field.name, value)
         users = uses(field.name, kind)
@@ -345,8 +345,8 @@ def check_options(options: TextOptions, kind: str) -> None:
         check_network(options, kind)
 
 
-# A folder has no functions, and no paths of the machine of the training, which may be private; the
-# name of the model has an entry of its own.
+# A folder stores no functions, and no paths of the training machine, which may be private; the name
+# of the model has its own entry.
 _NOT_STORED = ("model", "encoder", "tokenizer", "vectors")
 _STORED = tuple(name for name in TextOptions.__dataclass_fields__ if name not in _NOT_STORED)
 

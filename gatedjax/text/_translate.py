@@ -1,4 +1,4 @@
-"""The command that translates lines, for each program that has it."""
+"""The command that translates lines, shared by all programs that offer it."""
 
 import dataclasses
 import io
@@ -92,9 +92,9 @@ def run(
 def _read_text(lines: TextIO) -> str:
     """Reads a stream of text in UTF-8 and returns it without a byte-order mark."""
     if isinstance(lines, io.TextIOWrapper):
-        # The encoding of the locale may be another. A wrong byte becomes half of a surrogate pair.
+        # The locale may use another encoding. A wrong byte becomes half of a surrogate pair.
         lines.reconfigure(encoding="utf-8", errors="surrogateescape")
-    # A character more than the limit is read, so that a longer input is noticed and not cut.
+    # One character beyond the limit is read, so that a longer input is refused instead of cut.
     text = lines.read(MOST_TEXT_BYTES + 1)
     check_most("the characters of the input", len(text), MOST_TEXT_BYTES)
     try:

@@ -174,6 +174,9 @@ def test_a_bad_item_is_set_aside_with_file_line_and_reason(name, bad, line, reas
     assert found.file.removesuffix("[train]") == str(tmp_path / form.file)
     assert reason in found.reason
     assert without_ids(source) == without_ids(whole)
+    # The number of an example is its place in the file, also behind a bad item.
+    one, two = (example["example_id"] for example in whole)
+    assert [example["example_id"] for example in source] == [one, 2 * two - one]
     assert source.report.lines == whole.report.lines + 1
     assert source.report.reconciles
     with pytest.raises(ValueError, match=r":\d+: .*strict"):

@@ -217,6 +217,13 @@ def test_a_zip_packed_in_another_way_is_refused(tmp_path):
         ArchivePath(tmp_path / "a.zip", "a").read_bytes()
 
 
+def test_a_tar_file_whose_first_name_begins_like_a_zip_file_is_a_tar_file(tmp_path):
+    assert ArchivePath(tar(tmp_path / "a.tar", "w", PKG=b"x"), "PKG").read_bytes() == b"x"
+    zipfile.ZipFile(tmp_path / "empty.zip", "w").close()
+    with pytest.raises(ValueError, match="must contain PKG, got none"):
+        ArchivePath(tmp_path / "empty.zip", "PKG").read_bytes()
+
+
 # word vectors ---------------------------------------------------------------------------------
 
 

@@ -23,7 +23,7 @@ from gatedjax._utils.json import to_json_values
 from gatedjax.data import Vocabulary
 from gatedjax.explore._engine import Explorer
 from gatedjax.explore._server import Server
-from gatedjax.text.models._folders import load_run
+from gatedjax.text.models._network import load_run
 from tests._programs import environment
 from tests.explore._models import TEXT, WORDS, model, pair
 from tests.text import _runs

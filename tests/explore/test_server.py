@@ -139,6 +139,11 @@ def test_other_methods_are_refused(method, server):
     assert request(server, method, f"/{TOKEN}/ask", b"{}", JSON)[0] == 405
 
 
+def test_each_path_has_one_method(server):
+    assert request(server, "GET", f"/{TOKEN}/ask")[0] == 405
+    assert request(server, "POST", f"/{TOKEN}/", b"{}", JSON)[0] == 405
+
+
 def test_bodies_of_another_form_are_refused(server):
     path = f"/{TOKEN}/ask"
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
@@ -172,3 +177,11 @@ def test_no_request_line_at_all(server):
 def test_a_port_in_use_is_said(server):
     with pytest.raises(OSError, match=f"port {server.server_port} is in use"):
         Server(ask, port=server.server_port)
+
+
+def test_it_listens_to_this_machine_alone(server):
+    assert server.server_address[0] == "127.0.0.1"
+    assert len(Server.__init__.__kwdefaults__) == 2
+    with Server(ask) as other:
+        assert len(other.token) >= 20
+        assert other.token != server.token

@@ -113,6 +113,12 @@ def test_local_lengths_may_be_of_a_dtype_that_the_width_does_not_fit_in(dtype):
     assert got[0, 50] > 1e-4
 
 
+def test_local_lengths_may_be_a_list(np_rng):
+    scores, positions = np_rng.normal(size=MASK.shape), POSITIONS
+    got = local_attention_weights(scores, positions, 2.0, lengths=LENGTHS.tolist())
+    np.testing.assert_array_equal(got, local(scores, positions, half_width=2.0, lengths=LENGTHS))
+
+
 @pytest.mark.parametrize("renormalise", [False, True])
 def test_local_extreme_scores_have_finite_weights_and_gradients(renormalise, np_rng):
     scores = np_rng.choice([-1e4, 0.0, 1e4], size=MASK.shape).astype(np.float32)

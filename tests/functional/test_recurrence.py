@@ -12,7 +12,7 @@ import functools
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,10 +20,11 @@ import numpy as np
 import pytest
 from jax import lax
 
-from gatedjax.functional import RAUWeights, _directions, rau, rau_step
+from gatedjax.functional import RAUWeights, _cell_scan, _directions, rau, rau_step
 from gatedjax.functional._directions import bidirectional
 from gatedjax.functional._gru import GRUWeights, gru, gru_step
 from gatedjax.functional._lstm import LSTMState, LSTMWeights, lstm, lstm_step
+from gatedjax.functional._recurrence import Restarts
 from tests._slow import slow_but
 from tests.functional.passes import check_gradients, close, draw_like, passes
 from tests.functional.rau_oracle import numpy_rau_step, sigmoid
@@ -289,6 +290,41 @@ def test_gradients_without_mask_or_dropout_equal_complex_steps(cell, form, np_rn
 
     close(found, run(*arguments[:3]), **F64)
     check_gradients(gradients, run, arguments[:3], cotangents, np_rng, **F64)
+
+
+class PeepholeWeights(NamedTuple):
+    input: Any
+    recurrent: Any
+    bias: Any
+    peephole: Any
+
+
+def advance_with_peephole(_, terms, carry):
+    i, f, g, o = terms.sums(0, terms.drop(carry.hidden))
+    seen = terms.weights["peephole"] * carry.cell
+    c = terms.sigmoid(f + seen) * carry.cell + terms.sigmoid(i + seen) * terms.tanh(g)
+    return LSTMState(terms.sigmoid(o) * jnp.tanh(c), c)
+
+
+def test_an_equation_with_weights_of_its_own_has_the_gradients_of_a_plain_scan(np_rng, x64):
+    products = (_cell_scan.Product((0, 1, 2, 3)),)
+    cell = _cell_scan.Cell(advance_with_peephole, None, 4, products, weights=("peephole",))
+    weights = PeepholeWeights(*(np_rng.normal(size=s) for s in ((D, 4 * H), (H, 4 * H), 4 * H, H)))
+    xs, (h, c, fresh), drop = (np_rng.normal(size=s) for s in ((B, T, D), (3, B, H), (B, H)))
+    begins = Restarts(jnp.asarray(np_rng.random((B, T)) < 0.7), LSTMState(fresh, -fresh))
+    arguments = jax.tree.map(jnp.asarray, (weights, xs, MASK, LSTMState(h, c), drop, begins))
+
+    def gradients(run):
+        def loss(weights, xs, initial, drop):
+            final, outputs = run(cell, False, 1, weights, xs, MASK, initial, drop, begins)
+            return jnp.sum(outputs**2) + jnp.sum(final.hidden * final.cell)
+
+        weights, xs, _, initial, drop, _ = arguments
+        return jax.jit(jax.grad(loss, argnums=(0, 1, 2, 3)))(weights, xs, initial, drop)
+
+    got = gradients(_cell_scan.run_cell)
+    assert np.abs(got[0].peephole).min() > 1e-3
+    close(got, gradients(_cell_scan.run_forward), **F64)
 
 
 @pytest.mark.parametrize(

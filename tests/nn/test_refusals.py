@@ -42,6 +42,13 @@ def applied(module, *inputs):
     return lambda: jax.eval_shape(module.apply, params, *inputs)
 
 
+def rounded(module):
+    """Applies a module whose parameters are integers."""
+    params = jax.eval_shape(module.init, jax.random.key(0), XS)
+    params = jax.tree.map(lambda its: jax.ShapeDtypeStruct(its.shape, np.int32), params)
+    return lambda: jax.eval_shape(module.apply, params, XS)
+
+
 def selective(*inputs, given=None, **options):
     module = gnn.SelectiveSelfAttention(**({"num_heads": 2} | options))
     return made(module, *(inputs or (XS, MASK)), **(given or {}))
@@ -76,6 +83,9 @@ TABLE = {
     ]
     for kind in CELLS
 }
+TABLE["GRU"] += [
+    (cell(gnn.GRU, gradient_clip=bound), f"gradient_clip|positive|{bound}") for bound in (0.0, -1.0)
+]
 TABLE["RAU"] += [
     (cell(gnn.RAU, attn_hidden=-1), "attn_hidden|0|-1"),
     (cell(gnn.RAU, attn_hidden=3, attention="concat"), "attn_hidden|0|'concat'|3"),
@@ -94,7 +104,8 @@ TABLE |= {
             (gnn.AttentionGatedTransform(2), "words", (INTS,)),
             (gnn.SelectiveSelfAttention(2), "inputs", (INTS,)),
         )
-    ],
+    ]
+    + [(rounded(kind(4)), "input|int32", TypeError) for kind in CELLS],
     "natural mistakes": [
         (made(gnn.GRU(4), XS.tolist()), "xs|list", TypeError),
         (made(gnn.GRU(4), None), "xs|NoneType", TypeError),
@@ -201,6 +212,12 @@ TABLE |= {
         (made(gnn.Recurrent(lambda carry, x: (carry, x)), XS), "initial|initialize_carry"),
         (made(gnn.Recurrent(nn.GRUCell(4)), XS, gates=XS[..., 0]), "gates|GRUCell|LSTM"),
         (lambda: gnnx.Recurrent(nnx.GRUCell, 0, rngs=nnx.Rngs(0)), "in_features|1|0"),
+        (
+            lambda: gnnx.Recurrent(
+                functools.partial(nnx.GRUCell, hidden_features=4), 6, dropout=0.5, rngs=nnx.Rngs(0)
+            )(XS, example_id=np.arange(2)),
+            "example_id|(3,)|(2,)",
+        ),
     ],
     "streams of NNX": [
         *(

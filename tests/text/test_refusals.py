@@ -166,6 +166,18 @@ CALLS = {
 }  # fmt: skip
 
 
+class NoValue:
+    """A missing value like pandas.NA, whose comparisons are neither true nor false."""
+
+    def __eq__(self, other):
+        return self
+
+    __hash__ = object.__hash__
+
+    def __bool__(self):
+        raise TypeError("boolean value of NA is ambiguous")
+
+
 def missing(y, value):
     return [*y[:2], value, *y[3:]]
 
@@ -183,6 +195,7 @@ REFUSED_Y = {
         (LABELS(), np.where(np.eye(240, 3), np.nan, ARRAY), "y|nan in row 0, column 0|0 or 1"),
         (LABELS(), ARRAY[:, 0], "(240,)|y[:, None]"),
         (LABELS(), ["sport"] * 240, "list of the lists of labels"),
+        (LABELS(), np.array([[NoValue(), 1]] * 240), "object of shape (240, 2)"),
         (LABELS(), np.full((240, 2), 3), "lists of labels"),
         (LABELS(), [[]] * 240, "must have a label, got none"),
         *((LABELS(), y, "y|lists|np.asarray(y)")

@@ -231,11 +231,14 @@ SHOWN = Path(__file__).with_name("shown.json")
 def found():
     """Of each explanation what a terminal and a page show; `python -m tests.text.test_show`."""
     result = {}
-    for name, make in EXPLANATIONS.items():
-        page = make().html()
-        body = page[page.index("<title>") : page.index("<style>")] + page[page.index("<body>") :]
-        lines = [line for line in body.splitlines() if line]
-        result[name] = {"terminal": make().render().splitlines(), "page": lines[:40]}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "80")
+        for name, make in EXPLANATIONS.items():
+            page = make().html()
+            body = page[page.index("<title>") : page.index("<style>")]
+            lines = [line for line in (body + page[page.index("<body>") :]).splitlines() if line]
+            lines = lines if len(lines) <= 60 else [*lines[:30], *lines[-30:]]
+            result[name] = {"terminal": make().render().splitlines(), "page": lines}
     return result
 
 
@@ -245,6 +248,8 @@ def test_the_terminal_and_the_page_show_what_they_showed():
     for name, shown in wanted.items():
         for place, lines in shown.items():
             assert here[name][place] == lines, (name, place)
+    assert EXPLANATIONS["the last open gate"]().to_json()["flips"][1] is None
+    assert EXPLANATIONS["a text that goes on"]().to_json()["cut"] == 1200
     assert "h1" in {tag for tag, _ in Page(html_page([], "nothing")).found}
 
 

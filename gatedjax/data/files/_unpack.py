@@ -175,8 +175,9 @@ def check_member(name: object, info: zipfile.ZipInfo) -> None:
         )
 
 
-# macOS adds a folder __MACOSX and hidden files to an archive, which are no data of the user.
-_HIDDEN = re.compile(r"__MACOSX/|(.*/)?\.[^/]*$", re.DOTALL)
+def _is_hidden(name: str) -> bool:
+    # macOS adds such files to an archive, which are no data of the user.
+    return name.startswith("__MACOSX/") or name.rpartition("/")[2].startswith(".")
 
 
 def _member(path: Path) -> zipfile.ZipInfo:
@@ -186,15 +187,15 @@ def _member(path: Path) -> zipfile.ZipInfo:
             infos = archive.infolist()
     except UnicodeDecodeError as error:
         raise Damaged(path, "zip file", error) from error
-    members = [info for info in infos if not info.is_dir() and not _HIDDEN.match(info.filename)]
-    if len(members) != 1:
-        names = ", ".join(repr(info.filename[:60]) for info in members[:4]) or "none"
+    files = [info for info in infos if not info.is_dir() and not _is_hidden(info.filename)]
+    if len(files) != 1:
+        names = ", ".join(repr(info.filename[:60]) for info in files[:4]) or "none"
         raise ValueError(
-            f"{path}: a .zip file must have a single file inside, got {len(members)} ({names}"
-            f"{', ...' * (len(members) > 4)}): unpack it, and give the file that is to be read"
+            f"{path}: a .zip file must have a single file inside, got {len(files)} ({names}"
+            f"{', ...' * (len(files) > 4)}): unpack it, and give the file that is to be read"
         )
-    check_member(path, members[0])
-    return members[0]
+    check_member(path, files[0])
+    return files[0]
 
 
 @contextlib.contextmanager
@@ -259,7 +260,8 @@ class ArchivePath:
 
     def read_bytes(self) -> bytes:
         """Returns the unpacked content; raises ValueError without this member, or TooLarge."""
-        if _first_bytes(self.archive).startswith(b"PK"):
+        # Two bytes are not enough, because a tar file begins with the name of its first member.
+        if _first_bytes(self.archive).startswith((b"PK\x03\x04", b"PK\x05\x06")):
             data = self._read_zip()
         else:
             inside = members(self.archive, lambda name: name.removeprefix("./") == self.member)

@@ -17,14 +17,14 @@ from gatedjax.text.sources._table import Aside, Asides, Table
 
 # Records that are read at a time; this bounds the memory for texts.
 _CHUNK = 4096
-# A network whose predictions change by less without a word that is not read has no leak.
+# A network has no leak if dropping an unread word changes its predictions by less.
 _LEAST_LEAK = 1e-5
 # The output of the model for an example, the texts of the example, and the number of its label.
 _Used = tuple[Any, tuple[str, ...], int]
 
 
 def evaluate_model(model: Any, table: Table, *, max_aside: float = 1.0) -> Json:
-    """Returns the metrics of a model, its share and its leak on labelled texts, read once."""
+    """Measures a model, its share and its leak on labelled texts, which are read once."""
     _prediction.check_inputs(table.columns, model.kind)
     scores = (_Scores if model.network in _prediction.WITHOUT_NETWORK else _NetworkScores)(model)
     places = model.target.make_places(model.target)
@@ -72,7 +72,7 @@ class _Scores:
         self.sample = Sample()
 
     def add(self, used: Sequence[_Used]) -> None:
-        """Takes the outputs, the texts and the labels of a chunk."""
+        """Adds the outputs, the texts and the labels of a chunk."""
         for output, (text,), _ in used:
             self.readings.append(output.reading)
             self.words += len(output.reading.is_read[0])
@@ -162,7 +162,7 @@ def _by_mode(model: Any, used: Sequence[_Used]) -> dict[str, np.ndarray]:
 
 
 def render_evaluation(model: Any, metrics: Json) -> str:
-    """Returns the result of `evaluate_model` in lines."""
+    """Formats the result of `evaluate_model` as lines of text."""
     share, equal = metrics["share"], metrics.get("same_answer")
     shown = _report.render_metric_list(metrics, model.target.metrics)
     is_class = "per_class" in metrics

@@ -143,7 +143,7 @@ def _explain_parts(
         fields["headline"] = model.target.render_prediction(result.reading)
     else:
         fields["probabilities"] = _name_probabilities(model.classes, output.probabilities)
-        # A linear model has no gates, and the page no legend of words that are not read.
+        # A linear model has no gates, so its page needs no legend for unread words.
         fields["gates"] = None if model.network == LINEAR else tuple(map(float, is_read))
         fields["removed"] = _predict_changes(model, removed, columns[0])
     return Explanation(
@@ -305,7 +305,7 @@ def _remove_words(model: Any, output: Any, best: int) -> tuple[Change, ...]:
     changes: list[Change] = []
     windows, before = _read_windows(model, output)
     for window, tokens in enumerate(windows):
-        # All shortened texts are read in a call, so that texts of equal width share a batch.
+        # A single call reads all shortened texts, so that texts of equal width share a batch.
         shorter = []
         for place, words in enumerate(tokens):
             for number in range(len(words)):

@@ -15,7 +15,7 @@ from gatedjax.text.sources._labels import Label
 
 MOST_COLUMNS = 4
 """Largest number of classes, labels or scores in a table of parts: a terminal has no more room."""
-# The first line of an explanation has so many classes.
+# Largest number of classes in the first line of an explanation.
 _MOST_CLASSES = 10
 # Largest length of a text in the title of a page.
 _TITLE = 60
@@ -372,7 +372,7 @@ def describe_unknown(count: int) -> str:
 
 
 def describe_words_read(reasons: Reasons, noun: str = "probabilities") -> Iterator[str]:
-    """Yields the note of a text, and a sentence on its output from only the words read."""
+    """Yields the note of a text, and a sentence on its output without the unread words."""
     if reasons.note:
         yield f"{reasons.note[0].upper()}{reasons.note[1:]}."
     if reasons.leak:
@@ -389,7 +389,7 @@ def describe_words_read(reasons: Reasons, noun: str = "probabilities") -> Iterat
 
 
 def _find_leak(e: Explanation) -> tuple[float, str]:
-    """Returns the largest change without an unread word, and the word; noise of float32 is 0."""
+    """Returns the largest change without an unread word, and its word; float32 noise is 0."""
     changes = e.removed or () if e.reasons is None else ()
     leaks = [
         (abs(change.probability - e.probability), token)

@@ -44,9 +44,9 @@ class Sample:
 
 
 def measure_leak(run: Run, texts: Sequence[Ids], shape_of: Callable[[int], Shape]) -> Json | None:
-    """Measures the mean of |p(x) - p(x without w)| for words w that are read and for others: p is
-    the probability of the class predicted for x, and the whole network runs again. The result is
-    None without words of both kinds.
+    """Measures the mean of |p(x) - p(x without w)| for read and for unread words w: p is the
+    probability of the class predicted for x, and the whole network runs again. Returns None without
+    words of both kinds.
     """
     longest = max((max(map(len, text)) for text in texts), default=1)
     # A text is read again for each word that is removed.
@@ -80,7 +80,7 @@ def measure_leak(run: Run, texts: Sequence[Ids], shape_of: Callable[[int], Shape
 
 
 def _shorten(text: Ids, masks: Sequence[np.ndarray], is_read: bool) -> Iterator[Ids]:
-    """Yields an example without a word, for some of the words that are read, or that are not."""
+    """Yields an example without a word, for some of its read or unread words."""
     places = [
         (place, word)
         for place, mask in enumerate(masks)

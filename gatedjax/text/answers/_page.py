@@ -66,7 +66,7 @@ def render_view(view: View, width: int | None = None) -> str:
 
 
 def _count_columns(headers: Sequence[str], rows: Sequence[Sequence[str]], most: int) -> int:
-    """Returns how many columns have room with whole heads: the words, a class, and others."""
+    """Returns how many columns fit with their whole heads, at least the words and a class."""
     widths = [max(map(count_columns, column)) for column in zip(headers, *rows, strict=True)]
     widths[0] = count_columns(headers[0])
     ends = [sum(widths[:count]) + 3 * count + 1 for count in range(3, len(widths) + 1)]
@@ -85,7 +85,7 @@ def style_view(view: View) -> Any:
     return Text.assemble(*((line, "dim" * (i in faint)) for i, line in enumerate(lines)))
 
 
-# A page lists so many classes of a text, and folds the table of a text with more words.
+# Largest number of classes that a page lists, and of words in a table that is not folded.
 _MOST_CLASSES, _MOST_WORDS = 10, 60
 
 

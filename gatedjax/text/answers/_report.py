@@ -29,12 +29,12 @@ _CHUNK = 2048
 _WIDEST, _MOST_CONFUSIONS = 10, 10
 _SCORES = "precision", "recall", "F1"
 _CALIBRATION = "confidence", "accuracy"
-# Labels of the picture need so many of its units.
+# Width of a label, in units of the picture.
 _LABEL_WIDTH = 31.0
 
 
 def count_equal(lexicon: Lexicon, splitter: Splitter, texts: Sequence[Sequence[str]]) -> int:
-    """Counts the texts with bitwise the same prediction if their words read are read as a text."""
+    """Counts the texts whose prediction without the unread words is the same, bit for bit."""
     equal = 0
     for begin in range(0, len(texts), _CHUNK):
         part = texts[begin : begin + _CHUNK]
@@ -122,7 +122,7 @@ def render_accuracies(
 
 
 def render_scores(report: Json, checked: str, metrics: Mapping[str, str]) -> str:
-    """Returns the metrics of a lexicon and of the models that it is compared with, in lines."""
+    """Formats the metrics of a lexicon and of the compared models, a line for each."""
     ours = report[checked]
     compared = {name: scores[checked] for name, scores in report["baseline"].items()}
     if "all_words" in ours:

@@ -12,8 +12,8 @@ from gatedjax.analysis._text import render_table
 from gatedjax.lexicon._spelling import is_spaceless
 from gatedjax.text.sources._labels import Label
 
-# Words of a class in a list for the terminal; words with extracts, in the folder of the model;
-# tokens on each side of a word in an extract, and its characters.
+# Largest number of words of a class in a terminal, of words with extracts in a model's folder, of
+# tokens on each side of a word in an extract, and of characters of an extract.
 _SHOWN = 20
 _MOST_WITH_EXAMPLES = 1000
 _NEIGHBOURS, _LONGEST_EXTRACT = 5, 120
@@ -88,7 +88,7 @@ def list_words_read(model: Any, most: int = _SHOWN) -> Json:
 def find_examples(
     listing: Json, texts: Sequence[Sequence[str]], labels: Sequence[Label | frozenset[Label]]
 ) -> dict[str, list[str]]:
-    """Finds extracts from the two shortest texts of the class of each listed word that have it."""
+    """Finds extracts with each listed word, from the two shortest such texts of its class."""
     most = max(_MOST_WITH_EXAMPLES // max(len(listing["classes"]), 1), 1)
     class_of = {
         word["word"]: entry["label"]
@@ -99,7 +99,7 @@ def find_examples(
     # The shortest texts come first. Equals stay in the order of the file.
     for row in sorted(range(len(texts)), key=lambda row: len(texts[row])):
         words = texts[row]
-        # The first place of a word is inserted last.
+        # The places are reversed, so that the first place of a word is the one that stays.
         for word, place in {words[i]: i for i in reversed(range(len(words)))}.items():
             extracts = examples.get(word)
             if extracts is None or len(extracts) == 2 or not _has(labels[row], class_of[word]):

@@ -21,7 +21,7 @@ from gatedjax.text.sources._table import Aside, Asides, Record, Table
 from gatedjax.text.targets._base import Target
 
 T = TypeVar("T")
-# Up to so many classes a corpus of a few examples may have almost as many classes as examples.
+# Number of classes up to which almost each example may have a class of its own.
 _FEW = 4
 # The largest number of texts that are split off for validation.
 _LARGEST_HELD = 20_000
@@ -266,7 +266,7 @@ def order_classes(
     """Returns the classes, sorted if they are not given, and the place of each label in them."""
     names = tuple(positions)
     if classes is None:
-        # Numbers not by `float`, because an integer may be larger than any float.
+        # `float` does not read numbers here, because an integer may be larger than any float.
         names = tuple(sorted(names, key=str if any(isinstance(n, str) for n in names) else None))
     place = {name: i for i, name in enumerate(names)}
     return names, np.array([place[name] for name in positions], np.int32)
@@ -430,8 +430,7 @@ def digest_of(corpora: Mapping[str, Corpus]) -> str:
         digest.update(name.encode())
         digest.update(corpus.flat_labels.tobytes())
         for rows in corpus.texts:
-            # The starts are hashed too, because the same ids may be split into texts in other
-            # places.
+            # The starts are hashed too, because the same ids may be divided into other texts.
             digest.update(rows.starts.tobytes() + rows.flat.tobytes())
     return digest.hexdigest()[:16]
 
@@ -479,5 +478,5 @@ def _is_joined(name: str, labels: Container[str]) -> bool:
 
 
 def list_single(strata: Corpus, target: Target, targets: np.ndarray) -> list[Label]:
-    """Returns the classes or labels that a single text has, which validation cannot check."""
+    """Returns the classes or labels of only one text, which validation cannot check."""
     return single_text_classes(strata) if target.has_classes else target.list_single(targets)

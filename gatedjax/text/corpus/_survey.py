@@ -104,8 +104,8 @@ def _count(table: Table, task: str) -> Json:
         else:
             records.append(row)
     labels = [row.label if isinstance(row.label, tuple) else (row.label,) for row in records]
-    # True is counted apart, because 1 equals True. The numbers 1 and 1.0 are a single class, as in
-    # training.
+    # True is counted separately, because 1 equals True. The numbers 1 and 1.0 are a single class,
+    # as in training.
     counts = collections.Counter(
         (isinstance(label, bool), label) for group in labels for label in group
     )

@@ -52,7 +52,7 @@ def read_tagged(
 
 
 class TagRule:
-    """A baseline that gives each word its most frequent tag, an unseen word that of all words."""
+    """A baseline that gives a word its most frequent tag, and unseen words the commonest tag."""
 
     def __init__(self, words: Rows, tags: Rows, num_words: int, num_tags: int) -> None:
         pairs, counts = np.unique(

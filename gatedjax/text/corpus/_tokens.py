@@ -203,13 +203,13 @@ class Splitter:
         self._parts: dict[str, tuple[str, ...]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A pickle of a model has no words of the texts that it has read.
+        # A pickled model contains no words of the texts that it has read.
         return type(self), (self.tokenizer, self.lowercase)
 
     def split(self, text: str) -> list[str]:
         """Returns the tokens of a text, each the only token of itself if the kind allows it."""
-        # Parts are remembered to save time, and forgotten when they take too much memory. Another
-        # thread may still use them, so that they are replaced and not cleared.
+        # Parts are cached to save time, and dropped when they take too much memory. Another thread
+        # may still use the cache, so it is replaced instead of cleared.
         if len(self._parts) > _MOST_FORMS:
             self._parts = {}
         parts, tokens = self._parts, self.tokenizer.split(text)

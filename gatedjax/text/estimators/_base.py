@@ -41,7 +41,7 @@ def explains_unknown_parameters(kind: C) -> C:
 
 
 def _unknown_parameter(estimator: Any, params: Iterable[str]) -> str | None:
-    """Returns a message about the first of `params` that is no parameter; None without one."""
+    """Returns a message about the first unknown name in `params`, or None."""
     names = [field.name for field in dataclasses.fields(estimator)]
     for name in params:
         if name not in names:

@@ -90,7 +90,7 @@ class _Classifier(TextEstimator):
 
     @classmethod
     def _choose_columns(cls, columns: Columns | None) -> Columns:
-        # The kind of the labels is that of this class, whatever `columns` has.
+        # This class determines the form of the labels, whatever `columns` contains.
         default = COLUMNS[cls._kind]
         return default if columns is None else dataclasses.replace(columns, target=default.target)
 
@@ -221,7 +221,7 @@ class _Classifier(TextEstimator):
                 plain = read_label("label", label)
             except ValueError as error:
                 raise ValueError(f"y:{number}: {error}") from None
-            # A label that is no class has the place -1, which equals no prediction.
+            # A label that is not a class gets the place -1, which equals no prediction.
             places.append(classes.place(plain, "y", number))
         place_of = {label: place for place, label in enumerate(model_classes)}
         predicted = [place_of[label] for label in self.predict(X).tolist()]

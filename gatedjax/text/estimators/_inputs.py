@@ -60,7 +60,7 @@ def check_lengths(texts: Sized, labels: Sized) -> None:
 
 def check_targets(labels: Sequence[Any], form: str) -> None:
     """Raises ValueError for the first label without the form of a `Columns.target`."""
-    # A line of a file without a label is set aside, but a hole in y is an error of a program.
+    # A line of a file without a label is set aside, but a missing label in y is the caller's error.
     for position, label in enumerate(labels):
         try:
             read_target("label", label, form)
@@ -105,8 +105,10 @@ def read_label_lists(y: Any) -> tuple[list[list[Any]], tuple[Label, ...] | None]
     if not isinstance(y, np.ndarray) or (y.dtype == object and y.ndim == 1):
         return _read_lists(list(y)), None
     problem, remedy = "", "a list of the lists of labels"
-    is_bit = np.isin(y, (0, 1))
-    if y.dtype.kind not in "biuf" or y.ndim not in (1, 2):
+    # Only numbers are compared with 0 and 1, because a comparison of pandas.NA raises an error.
+    is_numeric = y.dtype.kind in "biuf"
+    is_bit = np.isin(y, (0, 1)) if is_numeric else np.zeros(y.shape, bool)
+    if not is_numeric or y.ndim not in (1, 2):
         problem = f"{y.dtype} of shape {y.shape}"
     elif y.ndim == 1:
         problem = f"the shape {y.shape}"

@@ -1,4 +1,4 @@
-"""Models of targets that are no class: several labels, a real number, or a grade for each text."""
+"""Models that predict several labels, a real number, or a grade instead of a class."""
 
 import dataclasses
 import warnings
@@ -31,8 +31,8 @@ class MultiLabelTextClassifier(_Classifier):
     The class has the interface of a scikit-learn classifier. y has the labels of n texts: it is an
     array of 0 and 1, [n, L], with a column for each of L labels, or a frame with a column for each
     label, or a list of the lists of labels, in which an integer is the name of a label, as in
-    `MultiLabelBinarizer`. `score` is the subset accuracy, the share of the texts
-    of which all labels are right.
+    `MultiLabelBinarizer`. `score` is the subset accuracy, the share of texts whose labels are all
+    right.
 
     Attributes:
       classes_: array [L] of the labels, sorted, or in the order of the columns of y.
@@ -84,7 +84,7 @@ class MultiLabelTextClassifier(_Classifier):
         return indicator
 
     def score(self, X: Any, y: Any) -> float:
-        """Computes the subset accuracy: the share of the texts of which all labels are right.
+        """Computes the subset accuracy: the share of texts whose labels are all right.
 
         Args:
           X: n texts, a sequence or a column of strings.

@@ -1,5 +1,5 @@
-"""The training of a model on own texts, the same for all models: read the
-texts, split them, fit a model, measure it against simple models, and report.
+"""The training of a model on a user's texts, the same for all models: read and split the texts, fit
+a model, compare it with simple models, and report.
 """
 
 from collections.abc import Iterator, Mapping
@@ -142,11 +142,11 @@ def _read(
 
 
 def _note_target(data: Data) -> Iterator[str]:
-    """Yields lines about labels that another task may fit, and about labels that are left out."""
+    """Yields lines about labels that may suit another task, and about labels that are left out."""
     kind, target, train = data.kind, data.target, data.corpora["train"]
     if target is None:
         return
-    # Numbers of texts with several labels are names, as of the categories of a shop.
+    # If a text has several labels, numbers are names, such as the categories of a shop.
     is_single = kind == "text" or (
         kind == _prediction.LABELS and data.targets["train"].sum(1).max() <= 1
     )

@@ -27,7 +27,7 @@ from gatedjax.text.targets._base import Target
 
 # With fewer texts the folds cannot tell whether vectors help, and vectors help most.
 _MANY = 1000
-# Vectors of English words may be of use for texts with so many ASCII letters among the letters.
+# Share of ASCII letters above which vectors of English words may help.
 _ENGLISH = 0.95
 
 
@@ -83,7 +83,7 @@ class LexiconLearner(StagedLearner):
     def start_trials(
         self, every: TextPart, pairs: Sequence[tuple[TextPart, TextPart]], target: Target, say: Say
     ) -> Iterator[Trial]:
-        """Starts without vectors if they make the answers worse; names them where texts are few."""
+        """Starts without vectors if they make the answers worse; mentions them for few texts."""
         if self._vectors is None or self.options.vectors is None:
             # Measured for classes only.
             is_few = self.has_gates and self.kind == "text" and len(every.labels) < _MANY
@@ -115,7 +115,7 @@ class LexiconLearner(StagedLearner):
             f"{line}; {target.metrics[metric]} on texts that were not fitted {after:.4f}, without "
             f"vectors {before:.4f}: they are {'left out' if is_worse else 'used'}"
         )
-        # The compared models of all words are the first trials of the shares.
+        # The compared models, which read all words, are the first trials of the shares.
         first, rest = choices[0] if is_worse else choices[1]
         return itertools.chain([first], rest)
 

@@ -211,8 +211,8 @@ class NetworkLearner(Learner):
             config, words=len(vocabulary), classes=len(corpus.classes), vectors=vectors
         )
         longest = max(int(part.lengths().max()) for part in parts.values())
-        # The widths fit all parts, so that an evaluation needs no further compiled program.
-        # Each costs a compilation, for which a short training saves too little padding.
+        # The widths fit all parts, so that an evaluation needs no further compiled program. Each
+        # width costs a compilation, and a short training saves too little padding for it.
         count = len(train.labels)
         widths = plan_buckets(train.lengths(), 2 if count <= 5000 else 4)
         edges = (*widths[:-1], max(longest, widths[-1]))
@@ -366,7 +366,9 @@ def _start(
     train: _Part,
     classes: int,
 ) -> np.ndarray:
-    """Returns the initial word vectors [V, D]: of a file, or random, with log-ratios first."""
+    """Returns the initial word vectors [V, D]: from a file, or random ones that may start with
+    log-ratios.
+    """
     width = getattr(config, "embedding_dim", None) or config.hidden
     if vectors is None:
         vectors = random_embeddings(vocabulary, width)

@@ -19,7 +19,7 @@ from gatedjax.text.targets._base import Target, measure_error
 # scikit-learn's C and tol. On the questions of TREC 10 is as good as 30 and better than 5. A point
 # nearer to the optimum takes half as long again and changes the fourth digit of the accuracy.
 _INVERSE_PENALTY, _TOLERANCE = 10.0, 0.1
-# A pair of neighbours is a feature if it occurs in so many texts; a word always is.
+# A pair of neighbours is a feature if at least this many texts have it; a word always is.
 _LEAST_TEXTS = 2
 # Some texts are left out if there are more words, or if words times columns of targets are more,
 # and rare features if there are more, because memory and time grow with them.
@@ -128,7 +128,8 @@ def train_rivals(target: Target, part: Any, share: float) -> dict[str, Callable[
         def read(judge: Any) -> Readings:
             outputs = rival(choose(judge))
             if target.has_classes:
-                # A class is predicted, not the median of grades, because the rival knows no order.
+                # A class is predicted, not the median grade, because the rival's classes have no
+                # order.
                 outputs = np.eye(len(target.classes))[outputs.argmax(1)]
             return Readings.of_outputs(outputs, outputs)
 

@@ -19,8 +19,8 @@ from gatedjax.text.sources._labels import Label
 from gatedjax.text.targets._base import Target
 from gatedjax.text.targets._calibration import apply_temperatures, choose_temperatures
 
-# Up to so many texts the shares are compared by folds, and the chosen share is fitted again to all
-# texts. More texts hardly profit from another tenth, and the fits take longer.
+# Up to this many texts, folds compare the shares, and the chosen share is fitted again to all
+# texts. With more texts another tenth hardly helps, and the fits take longer.
 LARGEST_REFIT = 20_000
 _FOLDS = 3
 Stage = Any
@@ -234,7 +234,7 @@ class StagedLearner(Learner):
                 if is_lost and self.options.share is None:
                     return
         except EmptyLexicon:
-            # There are too few words for the last shares, and only a share of the user is an error.
+            # There are too few words for the last shares. Only for a user's share is this an error.
             if self.options.share is not None:
                 raise
 
@@ -261,7 +261,7 @@ class StagedLearner(Learner):
 
 
 def choose_share(curve: Sequence[Json], allowed: float) -> tuple[int, bool]:
-    """Returns the place of the smallest safe share; True if a smaller share may do, too."""
+    """Returns the place of the smallest safe share, and True if a smaller one may be safe too."""
     # The prior is right by chance: at most one more text in twenty may be answered by it than with
     # all words.
     most = curve[0]["by_prior"] + curve[0]["n"] // 20

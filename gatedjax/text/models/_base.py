@@ -148,20 +148,20 @@ def read_shared(folder: str | Path, config: Json) -> Json:
 
 
 def read_tokenizer(folder: str | Path, config: Json, function: Function | None) -> Tokenizer:
-    """Returns the tokenizer; a folder without its file has the default."""
+    """Returns the tokenizer of a folder, by default the one that needs no file."""
     value = None if config.get("tokens") is None else json.loads(read_file(folder, TOKENS))
     return Tokenizer.from_json(value, function)
 
 
 def check_texts(values: object) -> list[str]:
-    """Returns a list of texts."""
+    """Returns `values` if it is a list of texts."""
     if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
         raise ValueError(f"words must be a list of texts, got {values!r:.80}")
     return values
 
 
 def check_classes(values: object, least: int = 2) -> tuple[Label, ...]:
-    """Returns at least `least` different labels."""
+    """Returns `values` as a tuple if it lists at least `least` different labels."""
     if not isinstance(values, list) or len(set(values)) < max(len(values), least):
         raise ValueError(
             f"classes must be a list of at least {least} different labels, got {values!r:.80}"

@@ -8,26 +8,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-import jax
-
 from gatedjax import export
 from gatedjax._utils.limits import read_limited
-from gatedjax._utils.nested import from_json
 from gatedjax._utils.run_files import read_json
 from gatedjax._utils.types import Json, Params, Tree
 from gatedjax._utils.write import recover
-from gatedjax.data import Vocabulary
 from gatedjax.export._card import Kind, check_kind
 from gatedjax.export._folder import CONFIG, PARAMS
 from gatedjax.export._tensors import check_finite
-from gatedjax.models import GANetConfig
-from gatedjax.text.models._network import TrainedModel
+from gatedjax.text.answers._prediction import VOCABULARY as VOCABULARY
 from gatedjax.training import average_params, restore_params
 from gatedjax.training.checkpoint import CheckpointDamaged, CheckpointStore
 
-# The files that a run or an export may have in addition to its parameters.
-VOCABULARY, CHARACTERS = "vocabulary.json", "characters.json"
-CLASSES, BYTE_PAIRS = "classes.json", "bpe.json"
+# Files that a run or an export may have in addition to its parameters and VOCABULARY.
+CHARACTERS, CLASSES, BYTE_PAIRS = "characters.json", "classes.json", "bpe.json"
 _RUNS = {"run": "GA-Net over texts", "cloze": "the GA Reader", "translation": "translation"}
 
 
@@ -145,41 +139,3 @@ def explain_faults(folder: Path) -> Iterator[None]:
             f"{folder / CONFIG} must describe a model of this kind, got a file that does not: "
             f"{reason}"
         ) from error
-
-
-_MOST_WORDS = 1000
-"""Number of words of a text that are read if the run did not cut texts."""
-
-
-def open_ga_net(folder: Path, *names: str) -> tuple[ModelFolder, GANetConfig, Json]:
-    """Opens a run of `experiments.ga_net` with the options of its network and its data."""
-    run_folder = open_folder(folder, "run", VOCABULARY, *names)
-    with explain_faults(folder):
-        settings = run_folder.config["config"]
-        model, data = settings["model"], settings["data"]
-        if not isinstance(model, dict) or "gates" not in model or not isinstance(data, dict):
-            raise ValueError(
-                f"{folder} must be the work folder of a run of python -m experiments.ga_net, got "
-                "another run"
-            )
-        return run_folder, from_json(GANetConfig, model), data
-
-
-def load_run(folder: Path) -> TrainedModel:
-    """Opens a run of GA-Net, or its export, as a classifier with its best parameters."""
-    run_folder, config, data = open_ga_net(folder, CLASSES)
-    if data.get("truncate_side", "right") != "right" and data.get("max_len") is not None:
-        raise ValueError(
-            f"{folder} must be trained with truncate_side='right', got {data['truncate_side']!r}: "
-            "its model reads the ends of long texts, so train a run that reads their beginnings"
-        )
-    model = TrainedModel(
-        kind="text",
-        network=config.system,
-        config=config,
-        vocabulary=Vocabulary.load(folder / VOCABULARY),
-        classes=tuple(read_json(folder / CLASSES)),
-        params={},
-        max_len=data.get("max_len") or _MOST_WORDS,
-    )
-    return dataclasses.replace(model, params=run_folder.params(jax.eval_shape(model._init)))

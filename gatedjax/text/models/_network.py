@@ -15,19 +15,23 @@ import numpy as np
 from gatedjax import export
 from gatedjax._utils.limits import MOST_LENGTH, check_most
 from gatedjax._utils.nested import from_json
+from gatedjax._utils.run_files import read_json
 from gatedjax._utils.types import Json, Output, Params, Tree
 from gatedjax.data.text._vocabulary import UNK, Vocabulary
 from gatedjax.export._card import check_kind
 from gatedjax.export._tensors import check_outputs
 from gatedjax.lexicon._lexicon import NOTHING_KNOWN
-from gatedjax.models import GANet
+from gatedjax.models import GANet, GANetConfig
 from gatedjax.text.answers._prediction import TOKENS, VOCABULARY, WITHOUT_NETWORK, Prediction
 from gatedjax.text.corpus._tokens import Function, Tokenizer
 from gatedjax.text.models import _base, _buckets
 from gatedjax.text.models._entries import Batch, Config, NetworkEntry, Reading, networks
+from gatedjax.text.models._folders import CLASSES, ModelFolder, explain_faults, open_folder
 from gatedjax.text.sources._labels import Label
 from gatedjax.text.targets._class import ClassTarget
 
+# The number of words that are read of each text if the run did not cut texts.
+_MOST_WORDS = 1000
 Words = tuple[tuple[str, ...], ...]
 """An example that is split: the words of a text, or of both texts of a pair."""
 
@@ -328,3 +332,37 @@ def _join_windows(outputs: Sequence[TextOutput]) -> TextOutput:
         np.concatenate(gates) if gates else None,
         tuple(lengths.tolist()),
     )
+
+
+def open_ga_net(folder: Path, *names: str) -> tuple[ModelFolder, GANetConfig, Json]:
+    """Opens a run of `experiments.ga_net` with the options of its network and its data."""
+    run_folder = open_folder(folder, "run", VOCABULARY, *names)
+    with explain_faults(folder):
+        settings = run_folder.config["config"]
+        model, data = settings["model"], settings["data"]
+        if not isinstance(model, dict) or "gates" not in model or not isinstance(data, dict):
+            raise ValueError(
+                f"{folder} must be the work folder of a run of python -m experiments.ga_net, got "
+                "another run"
+            )
+        return run_folder, from_json(GANetConfig, model), data
+
+
+def load_run(folder: Path) -> TrainedModel:
+    """Opens a run of GA-Net, or its export, as a classifier with its best parameters."""
+    run_folder, config, data = open_ga_net(folder, CLASSES)
+    if data.get("truncate_side", "right") != "right" and data.get("max_len") is not None:
+        raise ValueError(
+            f"{folder} must be trained with truncate_side='right', got {data['truncate_side']!r}: "
+            "its model reads the ends of long texts, so train a run that reads their beginnings"
+        )
+    model = TrainedModel(
+        kind="text",
+        network=config.system,
+        config=config,
+        vocabulary=Vocabulary.load(folder / VOCABULARY),
+        classes=tuple(read_json(folder / CLASSES)),
+        params={},
+        max_len=data.get("max_len") or _MOST_WORDS,
+    )
+    return dataclasses.replace(model, params=run_folder.params(jax.eval_shape(model._init)))

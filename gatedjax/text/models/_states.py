@@ -219,7 +219,7 @@ class StatesModel(_base.SavedModel):
 
     @property
     def has_no_leak(self) -> bool:
-        """True if training has found that tokens that are not read change no vector."""
+        """True if training has found that the unread tokens change no vector."""
         return is_zero(self.report.get("leak"))
 
     def encode(self, texts: Sequence[str]) -> Iterator[EncodedText]:

@@ -11,7 +11,7 @@ from gatedjax.text.sources._table import EMPTY, REPEATED, Aside, Columns, Row, S
 
 Cells = tuple[int, Sequence[object] | str]
 """The line where a record begins, and its cells, or the reason why it cannot be used."""
-# The mark of byte order, which begins each of several files that were joined.
+# The byte-order mark, with which each part of a joined file begins.
 _ORDER = "\ufeff"
 
 
@@ -80,7 +80,7 @@ _Line = tuple[int, str, str | None]  # see `TextFile.lines`
 def open_csv(file: TextFile, ending: str, header: tuple[str, ...] | None) -> Source:
     """Opens a .csv, .tsv or .tab file; `header` has the names of a file without a header."""
     # All delimiters are tried, because spreadsheets in many countries write semicolons into .csv
-    # files. The first one counts unless only another splits the line.
+    # files. The first is used unless only another splits the line.
     firsts = {
         mark: next((record for record in read_records(file, mark) if record[1]), (0, []))
         for mark in MARKS[ending]
@@ -131,7 +131,7 @@ def read_records(file: TextFile, mark: str) -> Iterator[tuple[int, list[str] | s
         except csv.Error as error:
             cells, balanced = _explain(number, pending[-1][0], str(error)), False
         else:
-            # In a file with tabs a word may begin with a quote that closes nowhere near. If each
+            # In a file with tabs a word may begin with a quote that is not closed nearby. If each
             # line has all columns, the quote belongs to the text.
             counts = {text.count("\t") + 1 for _, text, _ in pending}
             balanced = not (tabs and len(pending) > 1 and width > 1 and counts == {width})

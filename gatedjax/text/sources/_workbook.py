@@ -1,4 +1,4 @@
-"""Labelled texts in the first sheet with cells of a workbook, read by openpyxl, a row at a time."""
+"""Labelled texts in a workbook's first sheet with cells, which openpyxl reads row by row."""
 
 import contextlib
 import zipfile

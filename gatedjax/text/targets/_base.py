@@ -19,8 +19,8 @@ Weights = np.ndarray | None
 
 
 def count_effective(weights: Weights, count: int) -> float:
-    """Returns the number of texts of equal weight that give a mean of the same standard error: of
-    weights w it is (sum w)^2 / sum w^2, and without weights, None, the `count` of the texts.
+    """Returns the number of equally weighted texts whose mean has the same standard error: for
+    weights w it is (sum w)^2 / sum w^2, and for None the `count` of the texts.
 
     Reference: Kish 1965.
     """
@@ -162,12 +162,12 @@ class Target(abc.ABC):
         return next(iter(cls.metrics))
 
     def allow_loss(self, scores: Json) -> float:
-        """Returns by how much fewer words may be worse than all words, whose metrics are given."""
+        """Returns how much worse fewer words may be than all words, whose metrics are given."""
         return 0.01
 
     @abc.abstractmethod
     def score_texts(self, targets: np.ndarray, readings: Readings) -> np.ndarray:
-        """Returns a score of each text, [n], of which the mean is or resembles the first metric."""
+        """Returns a score of each text, [n], whose mean is or resembles the first metric."""
 
     def compare(
         self, targets: np.ndarray, readings: Readings, other: Readings, weights: Weights = None

@@ -10,8 +10,8 @@ from gatedjax.text.targets._base import Weights, count_effective, measure_error
 
 # A sharper or flatter scale than these would follow from too few texts.
 _LOWEST, _HIGHEST = 0.1, 10.0
-# The temperature of texts with few words read stays at that of all texts as if so many texts
-# supported it.
+# The common temperature counts as much as this many texts in the temperature of texts with few
+# words read.
 _PSEUDO_TEXTS = 20
 # From the temperature to the losses [n] of n texts.
 _Losses = Callable[[float], np.ndarray]
@@ -61,7 +61,7 @@ def choose_temperatures(
 def apply_temperatures(
     head: Head, bias: np.ndarray, readings: Readings, temperatures: tuple[float, ...]
 ) -> Readings:
-    """Returns readings with the temperatures, of a model without; `bias`, [n, B], as above."""
+    """Applies the temperatures to readings of a model without any; `bias`, [n, B], as above."""
     heat = find_temperatures(temperatures, readings.is_read)
     heat[readings.is_prior] = 1.0
     logits = readings.logits / heat

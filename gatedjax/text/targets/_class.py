@@ -21,7 +21,7 @@ from gatedjax.text.targets._base import (
 
 # Number of bins of the calibration, by the probability of the predicted class.
 _BINS = 15
-# Probabilities below this count as this in the likelihood, because log 0 is not finite.
+# Smallest probability in the likelihood, because log 0 is not finite.
 _LEAST = 1e-12
 
 
@@ -79,7 +79,7 @@ class ClassTarget(Target):
     def decide(self, readings: Readings) -> np.ndarray:
         if self.positive is None:
             return readings.probabilities.argmax(1)
-        # The threshold itself counts as reached, as for several labels.
+        # A probability equal to the threshold reaches it, as for several labels.
         is_positive = readings.probabilities[:, self.positive] >= self.threshold
         return np.where(is_positive, self.positive, 1 - self.positive)
 

@@ -124,7 +124,7 @@ def _order_grades(labels: Names, order: Names | None) -> tuple[Label, ...]:
         numbers = {label: _read_grade(label) for label in labels}
         # Two spellings of a number, such as "1" and "1.0", would be two grades without an order.
         if None in numbers.values() or len(set(numbers.values())) < len(labels):
-            # The labels that are no numbers come first, so that the message has them.
+            # Labels that are not numbers come first, so that the message names them.
             shown = sorted(labels, key=lambda label: numbers[label] is not None)[:MOST_SHOWN]
             names = ",".join(str(label) for label in shown)
             raise ValueError(

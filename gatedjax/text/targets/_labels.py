@@ -26,8 +26,8 @@ from gatedjax.text.targets._base import (
     sort_key,
 )
 
-# A label has a threshold of its own if it occurs in so many validation texts. The F1 of fewer texts
-# is too noisy to choose a threshold.
+# A label gets its own threshold if at least this many validation texts have it, because the F1 of
+# fewer texts is too noisy.
 _LEAST_TEXTS = 10
 
 

@@ -21,9 +21,9 @@ from gatedjax.text.targets._base import (
     measure_error,
 )
 
-# Fewer words may have an RMSE that is larger by this share.
+# By this share the RMSE may be larger with fewer words.
 _ALLOWED = 0.01
-# Texts are split in proportion to so many ranges of a real target.
+# Texts are split in proportion to this many ranges of a real target.
 _RANGES = 10
 
 
@@ -94,7 +94,7 @@ class RealTarget(ScoreTarget):
     def compare(
         self, targets: np.ndarray, readings: Readings, other: Readings, weights: Weights = None
     ) -> float:
-        # The error of the mean of the squares, by the delta method that of its root.
+        # The delta method turns the error of the mean square into that of its root.
         squares, other_squares = (self.score_texts(targets, m) for m in (readings, other))
         root = float(np.sqrt(np.average(squares, weights=weights)))
         return measure_error(squares - other_squares, weights) / (2 * root) if root > 0 else 0.0
@@ -117,7 +117,7 @@ class RealTarget(ScoreTarget):
         predicted = self.decide(readings)
         options: Any = {"sample_weight": weights}
         rmse = float(root_mean_squared_error(targets, predicted, **options))
-        # The error of the mean of the squares, by the delta method.
+        # The delta method needs the error of the mean square.
         of_squares = measure_error((predicted - targets) ** 2, weights)
         return {
             "n": len(targets),
