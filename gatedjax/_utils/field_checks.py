@@ -5,13 +5,7 @@ import math
 from typing import Any, get_type_hints
 
 from gatedjax._utils.choices import check_choices
-from gatedjax._utils.limits import (
-    MOST_LAYERS,
-    MOST_LENGTH,
-    MOST_WIDTH,
-    MOST_WORDS,
-    check_most,
-)
+from gatedjax._utils.limits import MOST_LAYERS, MOST_LENGTH, MOST_WIDTH, MOST_WORDS, check_most
 from gatedjax._utils.numbers import check_type, field_types
 from gatedjax._utils.tracing import is_traced
 
