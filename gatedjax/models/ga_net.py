@@ -248,11 +248,11 @@ class GANet(nn.Module):
         requirement = "not be negative; logarithms of gates belong in `Gates.logarithms`"
         check_values("gates", values, encoded.mask, lambda g: g < 0, requirement)
         if gates.logarithms is not None:
-            named = {"gates.logarithms": gates.logarithms}
-            check_floating(**named)
-            check_same_shape(gates=values, **named)
+            name, logarithms = "gates.logarithms", gates.logarithms
+            check_floating(**{name: logarithms})
+            check_same_shape(gates=values, **{name: logarithms})
             requirement = "not be positive; gates themselves belong in `Gates.values`"
-            check_values(*named, gates.logarithms, encoded.mask, lambda g: g > 0, requirement)
+            check_values(name, logarithms, encoded.mask, lambda g: g > 0, requirement)
         return self._attend(encoded, gates, batch, train=train, has_slope=has_slope)
 
     def _attend(
