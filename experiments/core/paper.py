@@ -534,7 +534,7 @@ class Paper:
             summary.chart_link(store, self.title, findings),
         )
 
-    def conditions(self, store: Store, lacking: Sequence[str]) -> str:
+    def conditions(self, store: Store) -> str:
         """Returns a list of the data, the word vectors and the search for the settings."""
         records = {name: store.any_of(name) for name in self.names}
         existing = {name: ours for name, ours in records.items() if ours}
@@ -544,7 +544,6 @@ class Paper:
             *summary.settings_lines(self.names, existing),
             summary.vectors_line(record for ours in existing.values() for record in ours),
             f"- Search for settings: {search}." if search else "",
-            f"- Tables without a run: {', '.join(lacking)}." if lacking else "",
         ]
         return "\n".join(line for line in lines if line)
 
@@ -575,21 +574,30 @@ class Paper:
 
     def write(self, store: Store) -> None:
         """Renders all sections from the records and replaces RESULTS.md."""
-        tables = [(table, table.text(self, store)) for table in self.sections(store)]
-        parts = [(table.title, table.folded(text), table.note) for table, text in tables]
+        # A table lacks its runs if a folder without records has the same table.
+        empty = dataclasses.replace(store, folder=store.folder / "no records")
+        texts = {table.title: table.text(self, empty) for table in self.sections(empty)}
+        parts, lacking = [], []
+        for table in self.sections(store):
+            text = table.text(self, store)
+            if NOT_RUN in text and text == texts.get(table.title):
+                lacking.append(table.title)
+            else:
+                parts.append((table.title, table.folded(text), table.note))
         if self.claims:
-            lacking = [table.title for table, text in tables if text.strip() == NOT_RUN]
             findings, numbers = self.findings(store), self.judged_numbers(store)
             first = [
                 ("In short", self.in_short(store, findings), summary.NOTE),
                 ("Claims", summary.claims_table(findings), summary.RULES),
                 ("Numbers", summary.numbers_table(numbers), summary.NUMBERS_NOTE),
-                ("Data and settings", self.conditions(store, lacking), ""),
+                ("Data and settings", self.conditions(store), ""),
             ]
             # A page without numbers to compare has no empty table of them.
             parts = [part for part in first if numbers or part[0] != "Numbers"] + parts
         if lost := self.diverged_lines(store):
             parts.append(("Runs that diverged", lost, ""))
+        if lacking:
+            parts.append(("Tables without a run", "\n".join(f"- {title}" for title in lacking), ""))
         write_results(
             store.folder,
             self.title,

@@ -45,16 +45,8 @@ def test_options_that_nothing_can_use_are_refused(args, message, tmp_path, capsy
 
 def test_nothing_run_says_so(tmp_path):
     text = rendered(PAPER, PAPER.store(tmp_path))
-    assert {tuple(row[:4]) for row in rows_of(text, ROAR)} == {
-        ("TREC", system, measure, "not run")
-        for system, measures in (
-            ("GA-Net", ("gates", "gradient", "random")),
-            ("BiLSTM + softAtt", ("attention", "gradient", "random")),
-        )
-        for measure in measures
-    }
-    for heading in (MEANS, PAIRED):
-        assert [row[2] for row in rows_of(text, heading)] == ["not run"] * 2
+    _, _, lacking = text.partition("## Tables without a run\n")
+    assert {f"- {title}" for title in (ROAR, MEANS, PAIRED)} <= set(lacking.splitlines())
 
 
 def curve_record(measure, seed, accuracy, shares):
