@@ -20,10 +20,11 @@ from gatedjax.functional._checks import (
     check_that,
     wide_dtype,
 )
+from gatedjax.functional._recurrence import real_alone
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._initializers import GLOROT, LECUN, ORTHOGONAL, ZEROS
 from gatedjax.nn._recurrent import LSTM
-from gatedjax.nn._types import Initializer
+from gatedjax.nn._types import Initializer, take_fields
 
 
 class TokenScore(nn.Module):
@@ -68,23 +69,15 @@ class TokenScore(nn.Module):
         """
         check_fields(self)
         check_floating(states=states)
+        types = take_fields(self, "dtype", "param_dtype")
         if self.kind == "mlp1":
-            states = nn.Dense(
-                self.features or states.shape[-1],
-                kernel_init=self.kernel_init or LECUN,
-                bias_init=self.bias_init,
-                dtype=self.dtype,
-                param_dtype=self.param_dtype,
-            )(states)
+            width, init = self.features or states.shape[-1], self.kernel_init or LECUN
+            dense = nn.Dense(width, kernel_init=init, bias_init=self.bias_init, **types)
+            states = dense(states)
         # The score has no bias, because a softmax does not change if all scores grow by the same
         # number.
-        score = nn.Dense(
-            1,
-            use_bias=False,
-            kernel_init=self.kernel_init or GLOROT,
-            dtype=self.dtype,
-            param_dtype=self.param_dtype,
-        )(jnp.tanh(states))
+        init = self.kernel_init or GLOROT
+        score = nn.Dense(1, use_bias=False, kernel_init=init, **types)(jnp.tanh(states))
         # Scores are float32 or wider, because a softmax of bfloat16 scores loses digits.
         return score[..., 0].astype(wide_dtype(score))
 
@@ -155,15 +148,9 @@ class AttentionPool(nn.Module):
         check_that(jnp.ndim(states) >= 2, "states must be [..., T, D]", states)
         check_mask(mask, states.shape[:-1])
         # Padding must be finite, because the derivatives of the scores multiply it with 0.
-        if mask is not None:
-            states = jnp.where(mask[..., None], states, jnp.zeros_like(states))
-        scores = TokenScore(
-            self.score,
-            kernel_init=self.kernel_init,
-            bias_init=self.bias_init,
-            dtype=self.dtype,
-            param_dtype=self.param_dtype,
-        )(states)
+        states = real_alone(states, mask)
+        options = take_fields(self, "kernel_init", "bias_init", "dtype", "param_dtype")
+        scores = TokenScore(self.score, **options)(states)
         if gates is not None:
             weights = F.gated_softmax(scores, gates, mask)
         elif log_gates is not None:
@@ -238,8 +225,8 @@ class GatePredictor(nn.Module):
         check_floating(xs=xs)
         mask = jnp.ones(xs.shape[:-1], bool) if mask is None else mask
         check_mask(mask, xs.shape[:-1])
-        xs = jnp.where(mask[..., None], xs, jnp.zeros_like(xs))
-        types: Keywords = {"dtype": self.dtype, "param_dtype": self.param_dtype}
+        xs = real_alone(xs, mask)
+        types = take_fields(self, "dtype", "param_dtype")
         if self.kind == "lstm":
             _, hidden = LSTM(
                 self.features,
@@ -253,13 +240,9 @@ class GatePredictor(nn.Module):
             hidden = jnp.tanh(dense(xs))
         else:
             hidden = self._self_attention(xs, mask, types)
-        logits = nn.Dense(
-            1,
-            kernel_init=self.kernel_init or GLOROT,
-            bias_init=self.bias_init,
-            name="gate",
-            **types,
-        )(hidden)[..., 0]
+        init = self.kernel_init or GLOROT
+        gate = nn.Dense(1, kernel_init=init, bias_init=self.bias_init, name="gate", **types)
+        logits = gate(hidden)[..., 0]
         logits = logits.astype(wide_dtype(logits))
         # Log-odds of -inf close the gates of padding under all relaxations.
         return jnp.where(mask, logits, -jnp.inf)
@@ -317,11 +300,7 @@ class LocalPosition(nn.Module):
         check_floating(last=last)
         check_integers(lengths=lengths)
         check_shape(jnp.shape(last)[:-1], lengths=lengths)
-        types: Keywords = {
-            "kernel_init": self.kernel_init,
-            "dtype": self.dtype,
-            "param_dtype": self.param_dtype,
-        }
+        types = take_fields(self, "kernel_init", "dtype", "param_dtype")
         hidden = jnp.tanh(nn.Dense(last.shape[-1], use_bias=False, **types)(last))
         share = nn.Dense(1, use_bias=False, **types)(hidden)[..., 0]
         share = share.astype(wide_dtype(share))
@@ -373,13 +352,7 @@ class SourceToToken(nn.Module):
         """
         check_fields(self)
         check_mask(mask, states.shape[:-1])
-        if mask is not None:
-            states = jnp.where(mask[..., None], states, jnp.zeros_like(states))
-        types: Keywords = {
-            "kernel_init": self.kernel_init,
-            "bias_init": self.bias_init,
-            "dtype": self.dtype,
-            "param_dtype": self.param_dtype,
-        }
+        states = real_alone(states, mask)
+        types = take_fields(self, "kernel_init", "bias_init", "dtype", "param_dtype")
         hidden = nn.elu(nn.Dense(self.features or states.shape[-1], **types)(states))
         return F.source_to_token(states, nn.Dense(states.shape[-1], **types)(hidden), mask)

@@ -9,13 +9,13 @@ from jaxtyping import Array
 from gatedjax import functional as F
 from gatedjax._utils.field_checks import check_fields
 from gatedjax.functional._checks import (
-    check_choice,
     check_floating,
     check_positive,
     check_shape,
     check_that,
 )
 from gatedjax.functional._pairs import check_key_mask
+from gatedjax.functional._recurrence import real_alone
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._selection import check_selector
 
@@ -32,11 +32,8 @@ def local_start(key: Array, shape: tuple[int, int], dtype: Dtype = jnp.float32) 
     return jnp.zeros(shape, dtype).at[[0, 1], [middle - 1, middle + 1]].set(LOCAL_BIAS)
 
 
-def check_relative(relative: str, max_offset: int, num_heads: int) -> None:
+def check_relative(relative: str, num_heads: int) -> None:
     """Raises ValueError unless these options of `SelectiveSelfAttention` are valid together."""
-    check_choice(Relative, relative=relative)
-    if max_offset < 1:
-        raise ValueError(f"max_offset must be at least 1, got {max_offset}")
     if relative == "local" and num_heads < 2:
         raise ValueError(f"num_heads must be at least 2 for relative='local', got {num_heads}")
 
@@ -58,7 +55,7 @@ def check_attention(
     if features % module.num_heads:
         raise ValueError(f"num_heads must divide features={features}, got {module.num_heads}")
     check_selector(module.selector)
-    check_relative(module.relative, module.max_offset, module.num_heads)
+    check_relative(module.relative, module.num_heads)
     # Without a source the mask of the inputs is also that of the keys, and a cache contains its
     # mask.
     excludes_mask = source is None or isinstance(source, F.AttentionCache)
@@ -77,13 +74,7 @@ def check_attention(
     if isinstance(source, F.AttentionCache):
         shape = (rows, module.num_heads, source.mask.shape[1], features // module.num_heads)
         check_shape(shape, **{"source.key": source.key, "source.value": source.value})
-        if (source.selector_key is None) != (module.selector == "none"):
-            requirement = "None" if module.selector == "none" else "an array"
-            got = "None" if source.selector_key is None else "an array"
-            raise ValueError(
-                f"source.selector_key must be {requirement} for selector={module.selector!r}, "
-                f"got {got}"
-            )
+        check_selector_key("source", source, module.selector)
     else:
         check_floating(source=source)
         fits = source.ndim == 3 and source.shape[0] == rows
@@ -92,12 +83,20 @@ def check_attention(
     return features
 
 
+def check_selector_key(name: str, cache: F.AttentionCache, selector: Any) -> None:
+    """Raises ValueError unless a cache has keys of a selector exactly where there is a selector."""
+    if (cache.selector_key is None) != (selector == "none"):
+        requirement, got = ("None", "an array") if selector == "none" else ("an array", "None")
+        raise ValueError(
+            f"{name}.selector_key must be {requirement} for selector={selector!r}, got {got}: "
+            "create the cache by a method of this module"
+        )
+
+
 def zero_padding(dtype: Dtype | None, inputs: Array, mask: Array | None) -> Array:
     """Returns inputs [B, N, D] in `dtype`, the dtype of the products, with 0 at padding."""
     (inputs,) = nn.dtypes.promote_dtype(inputs, dtype=dtype)
-    if mask is None:
-        return inputs
-    return jnp.where(mask[..., None], inputs, jnp.zeros_like(inputs))
+    return real_alone(inputs, mask)
 
 
 def heads_of(cache: F.AttentionCache) -> dict[str, Array]:

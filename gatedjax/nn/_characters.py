@@ -8,12 +8,12 @@ from jaxtyping import Array, Float, Int
 
 from gatedjax import functional as F
 from gatedjax._utils.field_checks import check_fields
-from gatedjax._utils.types import Keywords
+from gatedjax.functional._checks import check_integers, check_shape, check_that
 from gatedjax.functional._devices import take_rows
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._initializers import GLOROT, ORTHOGONAL, ZEROS
 from gatedjax.nn._recurrent import GRU
-from gatedjax.nn._types import Initializer
+from gatedjax.nn._types import Initializer, take_fields
 
 
 class CharacterEncoder(nn.Module):
@@ -79,30 +79,23 @@ class CharacterEncoder(nn.Module):
         """
         # The smallest alphabet has the padding and a character.
         check_fields(self, num_characters=2)
-        for name, values in {"characters": characters, "lengths": lengths}.items():
-            if not jnp.issubdtype(values.dtype, jnp.integer):
-                raise TypeError(f"{name} must be integers, got dtype {values.dtype}")
-        if characters.ndim < 1 or lengths.shape != characters.shape[:-1]:
-            raise ValueError(
-                "lengths must have the shape of characters without its last axis "
-                f"{characters.shape[:-1]}, got {lengths.shape}"
-            )
+        check_integers(characters=characters, lengths=lengths)
+        check_that(characters.ndim > 0, "characters must be [..., L]", characters)
+        check_shape(characters.shape[:-1], lengths=lengths)
         lead, size = characters.shape[:-1], characters.shape[-1]
         shape = (self.num_characters, self.char_features)
         table = self.param("embedding", self.embedding_init, shape, self.param_dtype)
         # The words of all axes become rows, because the GRU has a single batch axis.
         ids, lengths = characters.reshape(-1, size), lengths.reshape(-1)
         vectors = take_rows(table, ids).astype(self.dtype or table.dtype)
-        types: Keywords = {"dtype": self.dtype, "param_dtype": self.param_dtype}
-        inits: Keywords = {"kernel_init": self.kernel_init, "bias_init": self.bias_init}
-        options = types | inits | {"recurrent_kernel_init": self.recurrent_kernel_init}
-        options.update(self.gru or {})
-        reader = GRU(self.hidden, bidirectional=True, name="gru", **options)
+        options = take_fields(self, "dtype", "param_dtype", "kernel_init", "bias_init")
+        more = options | take_fields(self, "recurrent_kernel_init") | dict(self.gru or {})
+        reader = GRU(self.hidden, bidirectional=True, name="gru", **more)
         ((ahead, back),), _ = reader(vectors, F.length_mask(lengths, size))
         # Carries are float32 or wider in all dtypes, but the projection follows the dtype of the
         # vectors.
         both = jnp.concatenate([ahead, back], axis=-1).astype(vectors.dtype)
-        dense = nn.Dense(self.features, name="projection", **types, **inits)
+        dense = nn.Dense(self.features, name="projection", **options)
         # Words without characters fill up a batch, and the bias b would give them a vector.
         words = jnp.where((lengths > 0)[:, None], dense(both), 0)
         return words.reshape(*lead, self.features)

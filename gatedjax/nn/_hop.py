@@ -13,7 +13,7 @@ from gatedjax.functional._export import exportable
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._initializers import GLOROT, ORTHOGONAL, ZEROS
 from gatedjax.nn._recurrent import GRU
-from gatedjax.nn._types import Initializer
+from gatedjax.nn._types import Initializer, take_fields
 
 
 @exportable
@@ -100,7 +100,7 @@ class GatedAttentionHop(nn.Module):
         check_mask(document_mask, document.shape[:-1], "document_mask")
         check_mask(query_mask, query.shape[:-1], "query_mask")
         names = ("dtype", "param_dtype", "kernel_init", "recurrent_kernel_init", "bias_init")
-        options = {**{name: getattr(self, name) for name in names}, **(self.gru or {})}
+        options = take_fields(self, *names) | dict(self.gru or {})
         grus = {
             name: GRU(self.features, bidirectional=True, name=name, **options)
             for name in ("document", "query")

@@ -1,7 +1,7 @@
 """Initialisers of parameters that consist of a block of columns for each gate."""
 
 import functools
-from typing import Any, overload
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -42,23 +42,11 @@ def per_gate(init: Initializer, offsets: tuple[float, ...]) -> Initializer:
     return initialize
 
 
-@overload
-def per_layer(
-    init: Initializer, num_gates: int = 1, *, offsets: tuple[float, ...] | None = None
-) -> Initializer: ...
-
-
-@overload
-def per_layer(init: None, num_gates: int = 1) -> None: ...
-
-
-def per_layer(
-    init: Initializer | None, num_gates: int = 1, *, offsets: tuple[float, ...] | None = None
-) -> Initializer | None:
-    """Returns an initialiser that applies `init` to each layer and gate of stacked parameters."""
-    if init is None:
-        return None
-    blocks = per_gate(init, offsets or (0.0,) * num_gates)
+def per_layer(init: Initializer, offsets: tuple[float, ...] = (0.0,)) -> Initializer:
+    """Returns an initialiser that applies `init` to each layer of stacked parameters, by `per_gate`
+    for a block of each gate.
+    """
+    blocks = per_gate(init, offsets)
 
     def initialize(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Any:
         boxed = [blocks(k, tuple(shape[1:]), dtype) for k in jax.random.split(key, shape[0])]

@@ -16,17 +16,8 @@ from gatedjax.functional._random import fold_in_each
 def example_keys(
     module: nn.Module, stream: str, example_id: Int[Array, " B"] | None, rows: int
 ) -> Key[Array, " B"]:
-    """Returns the next keys of a stream for B rows.
-
-    Args:
-      module: the Flax module that draws from the stream.
-      stream: name of the stream of random numbers, such as "dropout".
-      example_id: a number for each row that identifies its example, so that the keys do not depend
-        on the batch; None means the numbers of the rows, from 0.
-      rows: B, the number of rows of the batch.
-
-    Returns:
-      A PRNG key for each row.
+    """Returns the next PRNG key of a stream, such as "dropout", for each of B rows. `example_id`
+    identifies the examples, so that the keys do not depend on the batch; None means row numbers.
     """
     if example_id is None:
         example_id = jnp.arange(rows)

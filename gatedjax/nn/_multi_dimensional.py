@@ -7,6 +7,7 @@ from jaxtyping import Array, Bool, Int
 
 from gatedjax.functional._checks import wide_dtype
 from gatedjax.functional._pairs import both_allow
+from gatedjax.functional._recurrence import real_alone
 from gatedjax.nn._selective import SelectiveSelfAttention
 
 
@@ -43,7 +44,7 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
         scores = jnp.moveaxis(self.score_scale * scores, -1, -3)
         size = key.shape[1]
         allowed = (jnp.ones((1, size), bool) if mask is None else mask)[:, None, None]
-        return scores, allowed, value if mask is None else jnp.where(mask[..., None], value, 0)
+        return scores, allowed, real_alone(value, mask)
 
     def _visible(self, positions: Int[Array, " Q"], size: int) -> Bool[Array, "1 1 Q N"] | None:
         pairs = super()._visible(positions, size)

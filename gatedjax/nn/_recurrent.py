@@ -25,7 +25,7 @@ from gatedjax.functional._types import Carry, Dtype
 from gatedjax.nn._cells import Cell, GRUCell, LSTMCell, RAUCell
 from gatedjax.nn._initializers import GLOROT, ORTHOGONAL, ZEROS
 from gatedjax.nn._keys import example_keys, fold_keys, warn_unused
-from gatedjax.nn._types import Initializer
+from gatedjax.nn._types import Initializer, take_fields
 
 DIRECTIONS = "forward", "backward"
 
@@ -395,7 +395,7 @@ class _OwnCell(_Stack):
     def _cell(self) -> Cell:
         # The cell has the options of the stack that are fields of it.
         names = [field.name for field in dataclasses.fields(self._cell_class) if field.init]
-        options = {name: getattr(self, name) for name in names if name not in ("parent", "name")}
+        options = take_fields(self, *(name for name in names if name not in ("parent", "name")))
         return self._cell_class(**options, parent=None)
 
 

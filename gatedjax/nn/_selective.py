@@ -10,10 +10,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
-from gatedjax._utils.types import Keywords, Tree
+from gatedjax._utils.types import Tree
 from gatedjax.functional._checks import check_positive, check_that
 from gatedjax.functional._dot_product import pair_products, weighted_values
 from gatedjax.functional._pairs import both_allow, causal_pairs, check_key_mask, pair_mask_of
+from gatedjax.functional._recurrence import real_alone
 from gatedjax.functional._selective import Empty, attention_scores
 from gatedjax.functional._types import Dtype
 from gatedjax.gates import Estimator
@@ -21,6 +22,7 @@ from gatedjax.gates._train import Gates
 from gatedjax.nn._attention_inputs import (
     Relative,
     check_attention,
+    check_selector_key,
     heads_of,
     local_start,
     zero_padding,
@@ -35,7 +37,7 @@ from gatedjax.nn._selection import (
     selection_record,
     selector_estimator,
 )
-from gatedjax.nn._types import Initializer
+from gatedjax.nn._types import Initializer, take_fields
 
 # The authors' code has this initialiser under the name "uniform unit scaling".
 unit_scaling = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform")
@@ -186,11 +188,10 @@ class SelectiveSelfAttention(nn.Module):
             read_mask = source_mask
         else:
             heads |= self._heads(queries, features, "key")
-        if temperature is not None:
-            check_positive(temperature=temperature)
+        tau = self.temperature if temperature is None else temperature
+        check_positive(temperature=tau)
         estimator, draws_bytes = None, dropout_bytes is None or self.block is not None
         if not deterministic:
-            tau = self.temperature if temperature is None else temperature
             estimator = selector_estimator(self.selector, tau)
         else:
             gate = ["gate", "antithetic"] if self.selector not in ("none", "threshold") else []
@@ -247,13 +248,7 @@ class SelectiveSelfAttention(nn.Module):
         features = self._check(inputs, mask)
         message = "cache must have as many rows as inputs"
         check_that(cache.mask.shape[0] == inputs.shape[0], message, cache.mask, inputs)
-        if (cache.selector_key is None) != (self.selector == "none"):
-            requirement = "None" if self.selector == "none" else "an array"
-            got = "None" if cache.selector_key is None else "an array"
-            raise ValueError(
-                f"cache.selector_key must be {requirement} for selector={self.selector!r}, "
-                f"got {got}: create the cache by initial_cache of this module"
-            )
+        check_selector_key("cache", cache, self.selector)
         clean = zero_padding(self.dtype, inputs, mask)
         heads = self._heads(clean, features, "query")
         new = self._heads(clean, features, "key")
@@ -285,9 +280,7 @@ class SelectiveSelfAttention(nn.Module):
         check_key_mask(source_mask, source.shape[:2], "source_mask")
         heads = self._heads(zero_padding(self.dtype, source, source_mask), self.features, "key")
         shape = source.shape[:2]
-        real = (
-            jnp.ones(shape, bool) if source_mask is None else jnp.broadcast_to(source_mask, shape)
-        )
+        real = jnp.broadcast_to(True if source_mask is None else source_mask, shape)
         # The cache of a source is full: its position is its length.
         return F.AttentionCache(**heads, mask=real, position=jnp.full((), shape[1], jnp.int32))
 
@@ -337,17 +330,9 @@ class SelectiveSelfAttention(nn.Module):
 
     def _linear(self, name: str, inputs: Array, shape: Any, axis: Any = -1) -> Array:
         """Applies the linear projection `name`, such as "query", to the inputs [B, N, D]."""
-        types: Keywords = {"dtype": self.dtype, "param_dtype": self.param_dtype}
-        return self._create(
-            lambda: nn.DenseGeneral(
-                shape,
-                axis=axis,
-                kernel_init=self.kernel_init,
-                bias_init=self.bias_init,
-                name=name,
-                **types,
-            )(inputs)
-        )
+        options = take_fields(self, "kernel_init", "bias_init", "dtype", "param_dtype")
+        dense = functools.partial(nn.DenseGeneral, shape, axis=axis, name=name, **options)
+        return self._create(lambda: dense()(inputs))
 
     def _heads(
         self, inputs: Array, features: int, side: Literal["query", "key"]
@@ -372,10 +357,7 @@ class SelectiveSelfAttention(nn.Module):
 
     def _output(self, mixed: Array, mask: Array | None, features: int) -> Array:
         output = self._linear("out", jnp.swapaxes(mixed, 1, 2), features, axis=(-2, -1))
-        # The bias b_o would give padding a vector.
-        if mask is None:
-            return output
-        return jnp.where(mask[..., None], output, jnp.zeros_like(output))
+        return real_alone(output, mask)  # the bias b_o would give padding a vector
 
     def _keys(
         self, inputs: Array, example_id: Array | None, needed: dict[str, bool]

@@ -12,7 +12,7 @@ from gatedjax import functional as F
 from gatedjax._utils.field_checks import check_fields
 from gatedjax.functional._checks import check_floating, wide_dtype
 from gatedjax.functional._types import Dtype
-from gatedjax.nn._initializers import ZEROS, per_layer
+from gatedjax.nn._initializers import ZEROS, normal, per_layer
 from gatedjax.nn._types import Initializer
 
 
@@ -120,12 +120,13 @@ class AttentionGatedTransform(nn.Module):
         hidden = self.attention_features or width
         shape = (1 if self.share_attention_matrix else layers, width, hidden)
         # The first axis stacks layers and has no part in the fans of a kernel.
-        glorot = per_layer(self.kernel_init) or nn.initializers.glorot_uniform(batch_axis=(0,))
+        kernel, vector = nn.initializers.glorot_uniform(batch_axis=(0,)), normal(hidden**-0.5)
         # |tanh| is at most 1, so with this variance 1/A the first scores have at most variance 1.
-        normal = _column(self.kernel_init) or nn.initializers.normal(hidden**-0.5)
+        if self.kernel_init is not None:
+            kernel, vector = per_layer(self.kernel_init), _column(self.kernel_init)
         return (
-            self.param("attention_kernel", glorot, shape, self.param_dtype),
-            self.param("score_kernel", normal, (layers, hidden), self.param_dtype),
+            self.param("attention_kernel", kernel, shape, self.param_dtype),
+            self.param("score_kernel", vector, (layers, hidden), self.param_dtype),
         )
 
     def _extend(self, selected: Float[Array, "*B S D"]) -> Float[Array, "*B L D"]:
@@ -142,9 +143,9 @@ class AttentionGatedTransform(nn.Module):
             states = selected.astype(wide_dtype(selected))
             return states, states[..., :0, :]
         square, kind = (layers, width, width), self.param_dtype
-        kernel = per_layer(self.kernel_init, 2) or _glorot_blocks(1, 2)
-        recurrent = per_layer(self.recurrent_kernel_init) or _glorot_blocks(2)
-        bias = _gate_bias(self.bias_init, self.gate_bias)
+        kernel = _layers_of(self.kernel_init, 1, 2)
+        recurrent = _layers_of(self.recurrent_kernel_init, 2)
+        bias = per_layer(self.bias_init, (self.gate_bias, 0.0))
         # Both halves of the kernel of f have the fans of the whole kernel, because f reads [y; s].
         weights = F.GatedStackWeights(
             input=self.param("kernel", kernel, (layers, width, 2 * width), kind),
@@ -155,16 +156,20 @@ class AttentionGatedTransform(nn.Module):
 
     def _highway(self, layers: int, width: int) -> F.HighwayWeights:
         shape = (layers, width, 2 * width)
-        init = per_layer(self.recurrent_kernel_init, 2) or _glorot_blocks(1, 1)
-        bias = _gate_bias(self.bias_init, self.gate_bias)
+        init = _layers_of(self.recurrent_kernel_init, 1, 1)
+        bias = per_layer(self.bias_init, (self.gate_bias, 0.0))
         return F.HighwayWeights(
             recurrent=self.param("highway_kernel", init, shape, self.param_dtype),
             bias=self.param("highway_bias", bias, (layers, 2 * width), self.param_dtype),
         )
 
 
-def _glorot_blocks(*inputs: int) -> Initializer:
-    """Returns a Glorot initialiser of kernels [L, D, n H]; block i has the fan in inputs[i] D."""
+def _layers_of(init: Initializer | None, *inputs: int) -> Initializer:
+    """Returns `init` for kernels [L, D, n H] of n blocks, or for None a Glorot initialiser; block i
+    then has the fan in inputs[i] D.
+    """
+    if init is not None:
+        return per_layer(init, (0.0,) * len(inputs))
 
     def blocks(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
         rows, columns = shape[-2], shape[-1] // len(inputs)
@@ -177,14 +182,8 @@ def _glorot_blocks(*inputs: int) -> Initializer:
     return blocks
 
 
-def _gate_bias(init: Initializer, value: float) -> Initializer:
-    return per_layer(init, offsets=(value, 0.0))
-
-
-def _column(init: Initializer | None) -> Initializer | None:
+def _column(init: Initializer) -> Initializer:
     """Returns an initialiser of vectors [L, A] that draws each by `init` as a kernel [A, 1]."""
-    if init is None:
-        return None
 
     def initialize(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
         # Metadata of a kernel [A, 1], such as names of axes, do not fit a vector.

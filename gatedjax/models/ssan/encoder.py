@@ -133,7 +133,7 @@ class SSANConfig:
         check_options(self)
         if self.hidden % self.num_heads:
             raise ValueError(f"num_heads must divide hidden={self.hidden}, got {self.num_heads}")
-        check_relative(self.order.relative, self.order.max_offset, self.num_heads)
+        check_relative(self.order.relative, self.num_heads)
         layers = self.gates.select_layers
         if layers != (0,) and (
             len(set(layers)) < len(layers) or not all(1 <= x <= self.num_layers for x in layers)
