@@ -4,8 +4,8 @@ For a text x of T words with the predicted class j, and x without its word t,
 
     delta_t [C] = p(x) - p(x without t),        effect_t = delta_t[j]
 
-A word speaks for class j if its effect is not negative, otherwise for the class whose probability
-falls most without the word. If p_j is above 0.99, no probability can show what a word adds: p is
+A word speaks for class j if its effect is not negative, otherwise for the class that loses most
+probability without the word. If p_j is above 0.99, no probability can show what a word adds: p is
 then replaced by the log-odds log p_c - log sum_{d != c} p_d of each class.
 """
 

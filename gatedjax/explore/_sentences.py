@@ -86,7 +86,7 @@ def read_sentences(
     explorer: Explorer, table: Table, *, most: int = MOST, leaks: int = MOST_LEAKS
 ) -> Sentences:
     """Runs all models on labelled sentences."""
-    # One sentence beyond the limit is read, to find out whether the file has more.
+    # A sentence beyond the limit is read, to find out whether the file has more.
     pairs = list(itertools.islice(_usable(explorer, table), most + 1))
     has_more, pairs = len(pairs) > most, pairs[:most]
     classes = explorer.models[0].classes

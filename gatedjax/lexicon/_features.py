@@ -34,7 +34,7 @@ class Spelling(NamedTuple):
 
 class Junctions(NamedTuple):
     """The borders of neighbouring units of scripts without spaces, J of them in D kinds. A kind is
-    a pair of units, and its n-grams are those across the border.
+    a pair of units with the n-grams across their border.
     """
 
     first: np.ndarray  # int64 [J], the sorted positions of the left units among the words
@@ -119,7 +119,7 @@ def split_rows(rows: np.ndarray, size: int) -> list[int]:
 
 
 def find_columns(spelled: Iterable[list[str]], column_of: Mapping[str, int]) -> Spelling:
-    """Returns the `Spelling` of words from their n-grams, without those that `column_of` lacks."""
+    """Returns the `Spelling` of words from their n-grams, except n-grams without a column."""
     missing = itertools.repeat(-1)
     return drop_columns(*flatten(map(column_of.get, ngrams, missing) for ngrams in spelled))
 

@@ -24,7 +24,7 @@ _RARE = 2
 _MOST_WEIGHTS = 20_000_000
 # Mean length of a text's sum of vectors, the same for many texts, and how many texts are many.
 _VECTORS, _VECTORS_OF_MANY, _MANY = 1.0, 0.5, 500
-# Words whose effects are computed at once.
+# Number of words in a computation of effects, which bounds its memory.
 _CHUNK = 200_000
 
 

@@ -47,7 +47,7 @@ class Readings(NamedTuple):
     def of_outputs(cls, probabilities: np.ndarray, logits: np.ndarray) -> "Readings":
         """Returns the readings of a model without gates, from its outputs for n texts.
 
-        `probabilities` and `logits` are those of the result, which has no words.
+        The result has these `probabilities` and `logits`, and no words.
         """
         return cls(probabilities, [], [], np.zeros(len(logits), bool), [], logits)
 
@@ -196,7 +196,7 @@ class Lexicon:
             object.__setattr__(self, "piece_weights", none)
 
     def __getstate__(self) -> dict[str, object]:
-        """Returns the fields by name, without those computed from them."""
+        """Returns the fields by name, without the cached results."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def check(self) -> None:
@@ -326,7 +326,7 @@ class Lexicon:
           words: the words of the text.
 
         Returns:
-          The parts, whose sum is equal to the logits.
+          The parts, which sum to the logits.
         """
         prepared = self._prepare([words])
         types = prepared.types

@@ -21,7 +21,7 @@ _MOST_FITTED = 200_000
 # Gains outside of this share of the tokens at each end are moved to its border, because the gain of
 # a token that decides its text is large and would dominate the squares.
 _OUTLIERS = 0.01
-# Tokens whose vectors are in memory as float64 at the same time.
+# Number of token vectors in memory as float64 at the same time.
 _CHUNK = 16_384
 MADE_OPEN = "no token was read, so the token with the largest gate logit is read"
 """The note of a text in which `GatedPooling` reads a token because none was read."""

@@ -11,7 +11,7 @@ _SPELLED = 30
 # The sizes of n-grams in characters.
 _SIZES = (1, 2, 3, 4, 5)
 _LARGEST = _SIZES[-1]
-# The most characters of an n-gram across a border, and those on one side of the border.
+# The most characters of an n-gram across a border, in all and on a side of the border.
 _ACROSS, _SIDE = 4, 3
 
 

@@ -54,7 +54,7 @@ class Pieces:
         return splitter
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns the fields by name, without those computed from them."""
+        """Returns the fields by name, without the cached results."""
         return {"words": self.words, "tokenizer": self.tokenizer}
 
     def __len__(self) -> int:

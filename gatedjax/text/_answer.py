@@ -107,7 +107,7 @@ def answer(options: AnswerOptions, open_reader: Callable[[Path], Reader], consol
 def _tokens(options: AnswerOptions) -> tuple[str, str, list[str]]:
     """Returns (document, question, candidates), texts with spaces between their tokens."""
     if str(options.document) == "-":
-        # One byte beyond the limit is read, so that a longer input is refused instead of cut.
+        # A byte beyond the limit is read, so that a longer input is refused instead of cut.
         raw = sys.stdin.buffer.read(MOST_TEXT_BYTES + 1)
         check_most("the bytes of the document", len(raw), MOST_TEXT_BYTES)
     else:

@@ -94,7 +94,7 @@ def _read_text(lines: TextIO) -> str:
     if isinstance(lines, io.TextIOWrapper):
         # The locale may use another encoding. A wrong byte becomes half of a surrogate pair.
         lines.reconfigure(encoding="utf-8", errors="surrogateescape")
-    # One character beyond the limit is read, so that a longer input is refused instead of cut.
+    # A character beyond the limit is read, so that a longer input is refused instead of cut.
     text = lines.read(MOST_TEXT_BYTES + 1)
     check_most("the characters of the input", len(text), MOST_TEXT_BYTES)
     try:

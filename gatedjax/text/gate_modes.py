@@ -265,7 +265,7 @@ class Texts:
         for begin in range(0, len(self.rows), size):
             indices = np.arange(begin, begin + size)
             real = int(np.sum(indices < len(self.rows)))
-            # Copies of the last text fill up the last batch, so that all batches share one program.
+            # Copies of the last text fill up the last batch, so that all batches share a program.
             indices = np.minimum(indices, len(self.rows) - 1)
             arrays = {"tokens": self.tokens, "lengths": self.lengths, "label": self.labels}
             arrays["example_id"] = self.ids

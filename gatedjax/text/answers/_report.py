@@ -34,7 +34,7 @@ _LABEL_WIDTH = 31.0
 
 
 def count_equal(lexicon: Lexicon, splitter: Splitter, texts: Sequence[Sequence[str]]) -> int:
-    """Counts the texts whose prediction without the unread words is the same, bit for bit."""
+    """Counts the texts with the same prediction, bit for bit, without their unread words."""
     equal = 0
     for begin in range(0, len(texts), _CHUNK):
         part = texts[begin : begin + _CHUNK]

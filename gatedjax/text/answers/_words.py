@@ -99,7 +99,7 @@ def find_examples(
     # The shortest texts come first. Equals stay in the order of the file.
     for row in sorted(range(len(texts)), key=lambda row: len(texts[row])):
         words = texts[row]
-        # The places are reversed, so that the first place of a word is the one that stays.
+        # The places are reversed, so that the first place of a word replaces the later places.
         for word, place in {words[i]: i for i in reversed(range(len(words)))}.items():
             extracts = examples.get(word)
             if extracts is None or len(extracts) == 2 or not _has(labels[row], class_of[word]):

@@ -31,7 +31,7 @@ def single_text_classes(corpus: Any) -> list[Label]:
 
 
 def render_single(labels: Sequence[Label], noun: str = "classes") -> str:
-    """Returns a sentence about the classes or labels of only one text."""
+    """Returns a sentence about classes or labels that only a single text has."""
     # A line with hundreds of names is not read.
     names = join_first([repr(label) for label in labels], 5)
     return f"{noun} with a single text are learned, and validation cannot check them: {names}"

@@ -478,5 +478,5 @@ def _is_joined(name: str, labels: Container[str]) -> bool:
 
 
 def list_single(strata: Corpus, target: Target, targets: np.ndarray) -> list[Label]:
-    """Returns the classes or labels of only one text, which validation cannot check."""
+    """Returns classes or labels that only a single text has; validation cannot check them."""
     return single_text_classes(strata) if target.has_classes else target.list_single(targets)

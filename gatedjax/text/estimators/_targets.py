@@ -31,8 +31,7 @@ class MultiLabelTextClassifier(_Classifier):
     The class has the interface of a scikit-learn classifier. y has the labels of n texts: it is an
     array of 0 and 1, [n, L], with a column for each of L labels, or a frame with a column for each
     label, or a list of the lists of labels, in which an integer is the name of a label, as in
-    `MultiLabelBinarizer`. `score` is the subset accuracy, the share of texts whose labels are all
-    right.
+    `MultiLabelBinarizer`. `score` is the subset accuracy, the share of texts with all labels right.
 
     Attributes:
       classes_: array [L] of the labels, sorted, or in the order of the columns of y.
@@ -84,7 +83,7 @@ class MultiLabelTextClassifier(_Classifier):
         return indicator
 
     def score(self, X: Any, y: Any) -> float:
-        """Computes the subset accuracy: the share of texts whose labels are all right.
+        """Computes the subset accuracy: the share of texts with all labels right.
 
         Args:
           X: n texts, a sequence or a column of strings.

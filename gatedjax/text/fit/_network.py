@@ -366,9 +366,7 @@ def _start(
     train: _Part,
     classes: int,
 ) -> np.ndarray:
-    """Returns the initial word vectors [V, D]: from a file, or random ones that may start with
-    log-ratios.
-    """
+    """Returns the initial word vectors [V, D]: from a file, or random, perhaps with log-ratios."""
     width = getattr(config, "embedding_dim", None) or config.hidden
     if vectors is None:
         vectors = random_embeddings(vocabulary, width)

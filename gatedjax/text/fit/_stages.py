@@ -73,7 +73,7 @@ class StagedLearner(Learner):
 
     def find_left_out(self, name: str, table: Any) -> frozenset[Label]:
         """Returns the classes of which training has too few texts, for the texts of a purpose."""
-        # The labels of a model of several labels are left out one by one.
+        # A model of several labels leaves out labels but no texts.
         if name == "train" and self.options.min_class > 1 and self.kind != "labels":
             self.left_out = frozenset(find_rare_classes(table, self.options.min_class))
         return self.left_out
@@ -261,7 +261,7 @@ class StagedLearner(Learner):
 
 
 def choose_share(curve: Sequence[Json], allowed: float) -> tuple[int, bool]:
-    """Returns the place of the smallest safe share, and True if a smaller one may be safe too."""
+    """Returns the place of the smallest safe share, and True if a smaller share may be safe."""
     # The prior is right by chance: at most one more text in twenty may be answered by it than with
     # all words.
     most = curve[0]["by_prior"] + curve[0]["n"] // 20

@@ -148,7 +148,7 @@ def read_shared(folder: str | Path, config: Json) -> Json:
 
 
 def read_tokenizer(folder: str | Path, config: Json, function: Function | None) -> Tokenizer:
-    """Returns the tokenizer of a folder, by default the one that needs no file."""
+    """Returns the tokenizer of a folder, the default tokenizer if it has no file."""
     value = None if config.get("tokens") is None else json.loads(read_file(folder, TOKENS))
     return Tokenizer.from_json(value, function)
 

@@ -53,7 +53,7 @@ class NetworkEntry:
 
     @property
     def selects_pairs(self) -> bool:
-        """True for an SSAN, whose "density" is the share of the pairs of words."""
+        """True for an SSAN: its "density" is the share of the pairs of words."""
         return self.summarize in (_ssan, _nli)
 
     def make(self, config: Config, *, words: int, classes: int, vectors: Any = None) -> Any:

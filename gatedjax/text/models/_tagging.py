@@ -71,7 +71,7 @@ def tag_sentences(
 
 
 def _words(sentence: str | Sequence[str]) -> tuple[str, ...] | Failure:
-    # One word beyond the limit is split off, so that a longer sentence is refused.
+    # A word beyond the limit is split off, so that a longer sentence is refused.
     words = split_words(sentence, MOST_LENGTH + 1) if isinstance(sentence, str) else tuple(sentence)
     if not all(isinstance(word, str) for word in words):
         return Failure(f"a sentence must be a text or a list of words, got {sentence!r:.40}")

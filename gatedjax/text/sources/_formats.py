@@ -76,7 +76,7 @@ def open_json(file: _lines.TextFile) -> Source:
     if len(first) == 2 and all(line[0] == "{" and line[-1] == "}" for line in first):
         return open_json_lines(file)
     name = str(file.path)
-    # One byte beyond the limit is read, so that a longer file is refused instead of cut.
+    # A byte beyond the limit is read, so that a longer file is refused instead of cut.
     with open_compressed(file.path) as stream:
         data = stream.read(MOST_TEXT_BYTES + 1)
     if len(data) > MOST_TEXT_BYTES:

@@ -40,7 +40,7 @@ def read_text(name: str, value: object) -> str:
         value = value.decode("utf-8", "surrogateescape")
     if not isinstance(value, str):
         _refuse(name, value, "a text")
-    # The report on lines that are set aside counts its reasons, and these two words are one.
+    # The words are a reason in the report on unusable lines, which counts equal reasons.
     if not value.strip():
         raise ValueError(f"no {name}")
     if problem := fault(value):

@@ -1,7 +1,7 @@
 """The table of labelled texts: columns by their names, records, and lines that are set aside.
 
-A format opens a `Source`, whose rows are cells without any check. `Table` turns each row into a
-`Record`, by the rule of texts and labels in `gatedjax.text.sources._labels`.
+A format opens a `Source` with rows of unchecked cells. `Table` turns each row into a `Record`, by
+the rule of texts and labels in `gatedjax.text.sources._labels`.
 """
 
 import collections

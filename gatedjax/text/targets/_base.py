@@ -19,8 +19,8 @@ Weights = np.ndarray | None
 
 
 def count_effective(weights: Weights, count: int) -> float:
-    """Returns the number of equally weighted texts whose mean has the same standard error: for
-    weights w it is (sum w)^2 / sum w^2, and for None the `count` of the texts.
+    """Returns how many equally weighted texts would give a mean with the same standard error: for
+    weights w (sum w)^2 / sum w^2, for None the `count` of the texts.
 
     Reference: Kish 1965.
     """
@@ -167,7 +167,7 @@ class Target(abc.ABC):
 
     @abc.abstractmethod
     def score_texts(self, targets: np.ndarray, readings: Readings) -> np.ndarray:
-        """Returns a score of each text, [n], whose mean is or resembles the first metric."""
+        """Returns a score of each text, [n]. Their mean is or resembles the first metric."""
 
     def compare(
         self, targets: np.ndarray, readings: Readings, other: Readings, weights: Weights = None
