@@ -20,6 +20,7 @@ from gatedjax import nn as gnn
 from gatedjax import nnx as gnnx
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_limits import limits_of
+from gatedjax._utils.limits import MOST_LAYERS, MOST_WIDTH
 from gatedjax._utils.numbers import field_types
 from tests._grouped import grouped
 from tests.models import test_ga_reader
@@ -86,7 +87,7 @@ CONFIGS = {
     for name in dir(module)
     if name.endswith("Config")
 }
-NAN = float("nan")
+NAN, INF = float("nan"), float("inf")
 WRONG = {int: ["4", 2.5, True, NAN], float: ["0.1", True], bool: ["yes", 2], tuple: [0, "words"]}
 """By type of a field: values of another type."""
 BOUNDED_BY_A_FUNCTION = {"training.OptimizerConfig", "training.DistributedConfig"}
@@ -195,11 +196,29 @@ def test_configurations_refuse_options_by_name(name):
 
 
 OUTSIDE = {
-    "at least 0": -1, "at least 1": 0, "at least 2": 1, "finite": NAN, "positive": 0,
-    "positive and finite": 0, "at least 0 and finite": -0.5, "in [0, 1)": 1, "in (0, 1)": 1,
-    "widths of layers": (4, 0),
+    "at least 0": (-1,), "at least 1": (0,), "at least 2": (1,), "at most 1,048,576": (1048577,),
+    "finite": (NAN, INF, -INF), "positive": (0,), "positive and finite": (0, INF),
+    "at least 0 and finite": (-0.5, INF), "in [0, 1)": (-0.1, 1), "in (0, 1)": (0, 1),
+    "widths of layers": ((4, 0), (4, MOST_WIDTH + 1), (4,) * (MOST_LAYERS + 1)),
 }  # fmt: skip
-"""By text of a limit: the nearest value outside."""
+"""By text of a limit: the nearest values outside, at both ends."""
+FIXED = [
+    (models.GANetConfig, {
+        "estimator_draws": (1,), "density": (0, 1), "temperature": (0, INF), "penalty": (-1e-4,),
+        "local_half_width": (0, 1048577), "num_layers": (0, 1001), "pool_dropout": (-0.1, 1),
+        "temperature_steps": (0, 2**31), "test_samples": (0,)}),
+    (models.SSANConfig, {
+        "cap": (-1, 1048577), "estimator_draws": (1,), "density": (0, 1), "max_offset": (0,),
+        "max_length": (0, 1048577), "dropout": (1,), "block": (0,)}),
+    (models.SSANTaggerConfig, {"label_smoothing": (1,)}),
+    (models.RAUConfig, {"attn_hidden": (-1,), "init_scale": (0,), "gate_bias": (INF,)}),
+    (models.GAReaderConfig, {"char_dim": (-1,), "step_clip": (0, INF)}),
+    (models.AGTConfig, {"head_hidden": ((0,),), "dropout": (-0.1, 1)}),
+    (training.TrainConfig, {
+        "seed": (-1, 2**32), "accumulate": (0, 65537), "max_skipped": (-1,),
+        "early_stop_patience": (0,)}),
+]  # fmt: skip
+"""Limits that a field must have, by its configuration, whatever it declares."""
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -209,7 +228,36 @@ def test_a_limit_that_a_field_declares_is_checked_and_shown(name):
     for field, limit in limits_of(kind):
         assert limit.text in shown
         if name != "training.OptimizerConfig":  # `make_optimizer` checks it
-            refused(functools.partial(kind, **{field: OUTSIDE[limit.text]}), f"{field}|got")
+            most = getattr(limit.check, "keywords", {}).get("most")
+            beyond = () if most is None else (most + 1,)
+            for value in OUTSIDE[limit.text] + beyond:
+                refused(functools.partial(kind, **{field: value}), f"{field}|got")
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value"),
+    [(kind, *pair) for kind, rows in FIXED for name in rows for pair in
+     [(name, value) for value in rows[name]]],
+)  # fmt: skip
+def test_a_field_has_the_limits_that_it_needs(kind, field, value):
+    refused(lambda: grouped(kind, **{field: value}), f"{field}|got")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (models.AGTConfig, "dropout"),
+        (models.GANetConfig, "pool_dropout"),
+        (models.RAUConfig, "state_dropout"),
+        (models.SSANTaggerConfig, "label_smoothing"),
+    ],
+)
+def test_a_traced_rate_is_refused(kind, name):
+    def trace(rate):
+        grouped(kind, **{name: rate})
+        return rate
+
+    refused(lambda: jax.eval_shape(trace, 0.5), f"{name}|known while tracing", TypeError)
 
 
 def test_all_public_classes_are_in_the_tables():

@@ -5,13 +5,7 @@ import math
 from typing import Any, get_type_hints
 
 from gatedjax._utils.choices import check_choices
-from gatedjax._utils.limits import (
-    MOST_LAYERS,
-    MOST_LENGTH,
-    MOST_WIDTH,
-    MOST_WORDS,
-    check_most,
-)
+from gatedjax._utils.limits import MOST_LAYERS, MOST_LENGTH, MOST_WIDTH, MOST_WORDS, check_most
 from gatedjax._utils.numbers import check_type, field_types
 from gatedjax._utils.tracing import is_traced
 
@@ -37,6 +31,14 @@ def check_size(**sizes: Any) -> None:
         check_range(name, size, 1)
 
 
+def check_dropout(name: str, rate: Any) -> None:
+    """Raises unless a dropout rate is a known number in [0, 1)."""
+    # Imported here, because options are also read by programs without a network.
+    from gatedjax.functional._checks import check_rate
+
+    check_rate(rate, name)
+
+
 def check_fields(module: object, **least: int) -> None:
     """Raises unless the fields of a module have values that it can use: an int of at least 1 (or
     `least`), a dropout in [0, 1), another float finite, a literal of its type, `config` of its
@@ -58,8 +60,7 @@ def check_fields(module: object, **least: int) -> None:
             if not low <= value <= most:
                 check_range(name, value, low, most)
         elif name.endswith("dropout"):
-            if not 0 <= value < 1:
-                raise ValueError(f"{name} must be in [0, 1), got {value}")
+            check_dropout(name, value)
         elif field_type is float and not math.isfinite(value):
             raise ValueError(f"{name} must be finite, got {value}")
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from gatedjax._utils.choices import check_choices
-from gatedjax._utils.field_checks import check_range
-from gatedjax._utils.limits import MOST_WIDTH
+from gatedjax._utils.field_checks import check_dropout, check_range
+from gatedjax._utils.limits import MOST_WIDTH, check_most
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.tracing import is_traced
 
@@ -27,6 +27,11 @@ def at_least(least: float, most: int = MOST_WIDTH) -> Limit:
     return Limit(f"at least {least}", functools.partial(check_range, least=least, most=most))
 
 
+def at_most(most: int) -> Limit:
+    """Returns the limit of a number up to `most`, for a field with another limit below."""
+    return Limit(f"at most {most:,}", functools.partial(check_most, most=most))
+
+
 def _where(text: str, holds: Callable[[Any], bool]) -> Limit:
     def check(name: str, value: Any) -> None:
         # A number that JAX is tracing is not known.
@@ -41,7 +46,7 @@ FINITE = _where("finite", math.isfinite)
 ABOVE_0 = _where("positive", lambda value: value > 0)
 POSITIVE = _where("positive and finite", lambda value: 0 < value < math.inf)
 NOT_NEGATIVE = _where("at least 0 and finite", lambda value: 0 <= value < math.inf)
-RATE = _where("in [0, 1)", lambda value: 0 <= value < 1)
+RATE = Limit("in [0, 1)", check_dropout)
 SHARE = _where("in (0, 1)", lambda value: 0 < value < 1)
 
 

@@ -235,12 +235,7 @@ def _rank_words(scores: np.ndarray, real: np.ndarray) -> np.ndarray:
 
 
 def rationale_scores(
-    model: Any,
-    params: Params,
-    batch: Mapping[str, ArrayLike],
-    source: Source,
-    *,
-    rows: int = 128,
+    model: Any, params: Params, batch: Mapping[str, ArrayLike], source: Source, *, rows: int = 128
 ) -> np.ndarray:
     """Computes scores that rank the words of texts by their importance to a network.
 

@@ -97,8 +97,7 @@ def plot_attention_grid(
     parts = list(groups) if groups is not None else [0] * len(names)
     heads = [*(clean(panel.name) for panel in panels), clean(final_name)]
     return draw_and_save(
-        path_stem,
-        lambda: _draw(names, words, grids, last, clean(title or ""), parts, bold, heads),
+        path_stem, lambda: _draw(names, words, grids, last, clean(title or ""), parts, bold, heads)
     )
 
 

@@ -176,8 +176,7 @@ def plot_word_layers(
     check_numbers("r", weights, 0, 1, " (rescale it with phrases.normalise)")
     names = _name_layers(layers, len(weights))
     return draw_and_save(
-        path_stem,
-        lambda: _draw_word_layers(words, weights, clean(title or ""), threshold, names),
+        path_stem, lambda: _draw_word_layers(words, weights, clean(title or ""), threshold, names)
     )
 
 

@@ -111,11 +111,7 @@ def weight_histogram(
 
 
 def weight_mass(
-    r: ArrayLike,
-    mask: ArrayLike | None = None,
-    *,
-    low: float,
-    high: float,
+    r: ArrayLike, mask: ArrayLike | None = None, *, low: float, high: float
 ) -> np.ndarray:
     """Computes the share of the real words with low <= r <= high, per layer.
 
@@ -141,10 +137,7 @@ def weight_mass(
 
 
 def phrase_length_histogram(
-    selected: ArrayLike,
-    *,
-    min_length: int = 1,
-    max_length: int | None = None,
+    selected: ArrayLike, *, min_length: int = 1, max_length: int | None = None
 ) -> LayerHistogram:
     """Computes the distribution of the lengths of runs of selected words, per layer.
 

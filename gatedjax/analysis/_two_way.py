@@ -63,8 +63,8 @@ def two_way_test(
         R = sum over A, B of sum_si e_si^2 / ((n - 1) (N - 1) n N)
         t = d / sqrt(V),  freedom = V^2 / sum_k (V_k^2 / f_k),  f = n_A - 1, n_B - 1, N - 1
 
-    The residuals e_si are in S and in D, so R is subtracted once. With groups, the sums of the
-    differences and of the residuals over each group take the places of d_i and e_si.
+    The residuals e_si are part of both S and D, so R is subtracted once. With groups, the sums of
+    the differences d_i - d and of the residuals e_si over each group take the place of the terms.
 
         >>> import numpy as np
         >>> right = np.array([[1, 1, 1, 0] * 30, [1, 1, 0, 1] * 30, [1, 0, 1, 1] * 30])
@@ -132,7 +132,9 @@ def two_way_test(
 def student_test(
     difference: float, parts: Sequence[tuple[float, float]], *, level: float = 0.95
 ) -> TwoWay:
-    """Tests a difference with the variances `parts`, each (variance, its freedom)."""
+    """Tests whether a difference is 0, by Student's t. Its variance is the sum of `parts`, each a
+    pair of a variance and its degrees of freedom; `level` is that of the interval.
+    """
     if not 0 < level < 1:
         raise ValueError(f"level must be inside (0, 1), got {level}")
     largest = max(part for part, _ in parts)
@@ -158,7 +160,7 @@ def _square_sums(values: np.ndarray, places: np.ndarray) -> float:
 
 
 def _check(name: str, scores: ArrayLike) -> np.ndarray:
-    """Returns the scores of n >= 2 seeds on N examples as float64 [n, N]."""
+    """Returns scores [n, N] as float64; raises ValueError for fewer than two seeds."""
     array = np.asarray(scores, np.float64)
     if array.ndim != 2:
         raise ValueError(f"{name} must have shape [seeds, examples], got {array.shape}")
@@ -172,7 +174,7 @@ def _check(name: str, scores: ArrayLike) -> np.ndarray:
 
 
 def _check_means(name: str, means: ArrayLike | None, scores: np.ndarray) -> np.ndarray:
-    """Returns the mean score of each of n seeds, float64 [n]."""
+    """Returns the given mean scores of n seeds [n], or the means of `scores` [n, N] for None."""
     if means is None:
         return scores.mean(1)
     array = np.asarray(means, np.float64)

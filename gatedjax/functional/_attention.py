@@ -185,8 +185,8 @@ def gated_softmax(
       axis: the axis that is normalised.
 
     Returns:
-      Weights in the dtype of scores, computed in float32 or wider. A row whose gates are all
-      closed, or whose mask is all False, is all 0 with a zero gradient.
+      Weights in the dtype of scores, computed in float32 or wider. A row without an open gate is
+      all 0 with a zero gradient.
 
     Raises:
       ValueError: also if a gate that is known is negative.

@@ -110,17 +110,17 @@ def check_not_both(**arguments: object) -> None:
         raise ValueError(f"{' or '.join(arguments)} must be None, got both: give one of the two")
 
 
-def check_rate(rate: float) -> None:
+def check_rate(rate: float, name: str = "rate") -> None:
     """Raises ValueError unless a dropout rate is in [0, 1), and TypeError for no known number."""
     if is_traced(rate):
         raise TypeError(
-            f"rate must be a number that is known while tracing, got {rate}: pass it as a static "
+            f"{name} must be a number that is known while tracing, got {rate}: pass it as a static "
             "argument of jax.jit"
         )
-    check_numbers(rate=rate)
-    check_that(jnp.ndim(rate) == 0, "rate must be a single number", rate)
+    check_numbers(**{name: rate})
+    check_that(jnp.ndim(rate) == 0, f"{name} must be a single number", rate)
     if not 0.0 <= rate < 1.0:
-        raise ValueError(f"rate must be in [0, 1), got {rate}")
+        raise ValueError(f"{name} must be in [0, 1), got {rate}")
 
 
 def check_same_shape(**arrays: ArrayLike) -> None:

@@ -7,13 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from gatedjax.functional._checks import (
-    check_floating,
-    check_shape,
-    check_that,
-    promote,
-    wide_dtype,
-)
+from gatedjax.functional._checks import check_floating, check_shape, check_that, promote, wide_dtype
 from gatedjax.functional._devices import run_core
 from gatedjax.functional._export import exportable
 

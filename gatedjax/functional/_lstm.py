@@ -5,23 +5,12 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax.functional._cell_scan import (
-    Cell,
-    Product,
-    Terms,
-    run_cell,
-    run_forward,
-    terms_of,
-)
+from gatedjax.functional._cell_scan import Cell, Product, Terms, run_cell, run_forward, terms_of
 from gatedjax.functional._checks import wide_dtype
 from gatedjax.functional._directions import Unit, kind_of, register, run_recurrences
 from gatedjax.functional._export import exportable
 from gatedjax.functional._persistent._backend import RecurrenceImplementation
-from gatedjax.functional._recurrence import (
-    check_state,
-    check_weights,
-    dropout_mask,
-)
+from gatedjax.functional._recurrence import check_state, check_weights, dropout_mask
 from gatedjax.functional._types import ArrayLike, Carry
 
 

@@ -291,11 +291,7 @@ def _advance(options: RAUOptions, terms: Terms, carry: Carry) -> Carry:
 # The equation of `rau_step` and of the scans of `rau`, forwards and backwards. The kernel for GPUs
 # (recurrence.cu, the kind "rau") repeats it and its derivative for feature_proj.
 def _attend(
-    options: RAUOptions,
-    terms: Terms,
-    carry: Carry,
-    weights: Any = None,
-    inputs: Any = None,
+    options: RAUOptions, terms: Terms, carry: Carry, weights: Any = None, inputs: Any = None
 ) -> tuple[Tree, Array]:
     h = hidden_of(carry)
     # The first three blocks are a GRU's in all kinds of weights.

@@ -111,10 +111,7 @@ def _divide_jvp(primals, tangents):
 
 
 def relax_or_limit(
-    relax: Callable[[Array], Array],
-    perturbed: Array,
-    temperature: Any,
-    limit: Callable[[], Array],
+    relax: Callable[[Array], Array], perturbed: Array, temperature: Any, limit: Callable[[], Array]
 ) -> Array:
     """Returns relax(perturbed / tau), or `limit()` for a traced tau of 0 or less."""
     if not is_traced(temperature):
@@ -204,11 +201,6 @@ def log_gumbel_sigmoid(
     Reference: Xue et al. 2020 (GA-Net), eq. 8, as a logarithm.
     """
     _check_noisy(logits, noise, temperature)
-    return log_relaxed(logits, noise, temperature)
-
-
-def log_relaxed(logits: Array, noise: Array, temperature: Any) -> Array:
-    """Computes `log_gumbel_sigmoid` without checks."""
     x = perturb(logits, noise)
     return relax_or_limit(jax.nn.log_sigmoid, x, temperature, lambda: jnp.log(binarize(x)))
 
@@ -304,9 +296,7 @@ def threshold_gates(logits: Float[Array, "..."]) -> Float[Array, "..."]:
 
 
 def ensure_open(
-    gates: Float[Array, "*B T"],
-    logits: Float[Array, "*B T"],
-    mask: Bool[Array, "*B T"],
+    gates: Float[Array, "*B T"], logits: Float[Array, "*B T"], mask: Bool[Array, "*B T"]
 ) -> tuple[Float[Array, "*B T"], Bool[Array, "*B"]]:
     """Opens the likeliest valid gate of each row in which all valid gates are closed.
 

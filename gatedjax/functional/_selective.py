@@ -129,11 +129,7 @@ def selective_weights(
     check_choice(Empty, empty=empty)
     check_shape(scores.shape[-2:-1], positions=positions)
     fits = empty != "self" or positions is not None or scores.shape[-1] == scores.shape[-2]
-    check_that(
-        fits,
-        "scores must be [..., N, N] for empty='self' without positions",
-        scores,
-    )
+    check_that(fits, "scores must be [..., N, N] for empty='self' without positions", scores)
     for name, value in {"cap": cap, "eps": eps}.items():
         if not value >= 0:
             raise ValueError(f"{name} must not be negative, got {value}")

@@ -353,13 +353,7 @@ def _map_to_simplex(
 
 
 def _map_to_sum(
-    family: Family,
-    z: Array,
-    keep: Array,
-    k: Array,
-    tau: Array | None,
-    scores: ArrayLike,
-    axis: int,
+    family: Family, z: Array, keep: Array, k: Array, tau: Array | None, scores: ArrayLike, axis: int
 ) -> Array:
     """Returns gates phi((z - theta) / tau) with the sum k in each row."""
     unclipped, is_lost = z, _find_lost_rows(z, keep, k, tau)

@@ -16,12 +16,11 @@ from gatedjax.functional._checks import (
     check_floating,
     check_mask,
     check_same_shape,
-    check_temperature,
     check_that,
     wide_dtype,
 )
 from gatedjax.functional._export import exportable
-from gatedjax.functional._relaxations import log_relaxed
+from gatedjax.functional._relaxations import log_gumbel_sigmoid
 from gatedjax.gates._estimator import (
     ByValues,
     Estimator,
@@ -87,14 +86,13 @@ def draw(
     """
     check_floating(logits=logits, noise=noise)
     check_same_shape(logits=logits, noise=noise, mask=mask)
-    check_temperature(getattr(estimator, "tau", 1.0), jnp.shape(logits))
     return gates_of(estimator, logits, noise, mask)
 
 
 def gates_of(estimator: Estimator, logits: Array, noise: Array, mask: Array | None = None) -> Gates:
-    """Computes `draw` without checks."""
+    """Computes `draw` without its checks; an estimator with a temperature checks that."""
     if isinstance(estimator, SoftGumbel):
-        log_gates = log_relaxed(logits, noise, estimator.tau)
+        log_gates = log_gumbel_sigmoid(logits, noise, temperature=estimator.tau)
         return Gates(jnp.exp(log_gates), log_gates)
     wide = jnp.asarray(logits, wide_dtype(logits))
     if not isinstance(estimator, Pathwise):

@@ -13,6 +13,7 @@ from gatedjax._utils.field_limits import (
     RATE,
     SHARE,
     at_least,
+    at_most,
     check_options,
 )
 from gatedjax._utils.limits import MOST_LAYERS, MOST_LENGTH, MOST_STEPS
@@ -99,8 +100,8 @@ class GateConfig:
         Its name is `estimation`. temperature is tau, a float or a traced scalar, for an estimator
         that has a temperature; the remaining estimators ignore it.
         """
-        name = self.estimator or "soft_gumbel"
-        return create_estimator(name, temperature=temperature, draws=self.estimator_draws)
+        draws = self.estimator_draws
+        return create_estimator(self.estimation, temperature=temperature, draws=draws)
 
 
 @document_fields
@@ -154,7 +155,7 @@ class GANetConfig:
     """True adds sinusoidal positions to the input of the auxiliary network "att"."""
     gates: GateConfig = GateConfig()
     """Options for training, penalising and evaluating the gates."""
-    local_half_width: Annotated[float, POSITIVE, at_least(0, MOST_LENGTH)] = 4.0
+    local_half_width: Annotated[float, POSITIVE, at_most(MOST_LENGTH)] = 4.0
     """Half of the window of local attention, in tokens."""
     local_renormalise: bool = False
     """True rescales the weights of local attention to sum 1 after the Gaussian."""

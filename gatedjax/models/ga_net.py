@@ -26,9 +26,10 @@ from gatedjax._utils.types import Keywords, Output
 from gatedjax.functional._attention import (
     pool_finite,
     softmax_of_open,
+    softmax_of_relaxed,
     softmax_where,
 )
-from gatedjax.functional._checks import check_values, wide_dtype
+from gatedjax.functional._checks import check_floating, check_same_shape, check_values, wide_dtype
 from gatedjax.functional._random import drop, noise_of
 from gatedjax.functional._relaxations import binarize
 from gatedjax.functional._types import Carry
@@ -36,15 +37,11 @@ from gatedjax.gates import Estimator, Pathwise, SoftGumbel
 from gatedjax.gates._train import Gates, draw, gates_of
 from gatedjax.models import _ga_net_input as on_input
 from gatedjax.models._checks import check_batch, schedule
+from gatedjax.models._classification import word_vectors
 from gatedjax.models._ga_net_config import GANetConfig as GANetConfig
 from gatedjax.models._ga_net_config import GANetDropout as GANetDropout
 from gatedjax.models._ga_net_config import GateConfig as GateConfig
-from gatedjax.models._ga_net_parts import (
-    Encoded,
-    first_draw,
-    mean_log_probability,
-    open_one,
-)
+from gatedjax.models._ga_net_parts import Encoded, first_draw, mean_log_probability, open_one
 from gatedjax.models._ga_net_parts import GANetOutput as GANetOutput
 from gatedjax.models._types import Batch
 from gatedjax.nn._keys import example_keys
@@ -101,13 +98,7 @@ class GANet(nn.Module):
         check_fields(self)
         c = self.config
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}
-        self.embed = gnn.WordEmbedding(
-            self.vocab_size,
-            c.embedding_dim,
-            frozen=c.freeze_embeddings,
-            initial=self.embeddings,
-            **types,
-        )
+        self.embed = word_vectors(self)
         self.backbone = gnn.LSTM(
             c.hidden,
             num_layers=c.num_layers,
@@ -164,7 +155,7 @@ class GANet(nn.Module):
           [B, T], `gates` [B, T], `gate_logits` [B, T], the log-odds of open gates, `scores` [B, T],
           the attention scores, and `closed` [B], True for texts with all gates closed. The gates
           are 0 or 1 in evaluation; in training they are so if the estimator draws hard gates, and
-          in (0, 1) for relaxed gates. With "multi_sample" the gates are those of the first draw,
+          in (0, 1) for relaxed gates. With "multi_sample" the gates come from the first draw,
           and the logits are the log of the class probabilities averaged over the draws. The gate
           fields of a baseline are None.
         """
@@ -244,16 +235,24 @@ class GANet(nn.Module):
           gates act on the input, `scores`.
 
         Raises:
-          ValueError: if the gates have another shape than the words or, where they are known, are
-            negative.
+          TypeError: if the gates or their logarithms are no floating numbers.
+          ValueError: if the gates have another shape than the words or their logarithms or, where
+            they are known, gates are negative or logarithms positive.
         """
         values, shape = gates.values, jnp.shape(encoded.mask)
+        check_floating(gates=values)
         if jnp.ndim(values) not in (2, 3) or jnp.shape(values)[-2:] != shape:
             raise ValueError(
                 f"gates must have shape {shape}, or draws of it, got {jnp.shape(values)}"
             )
         requirement = "not be negative; logarithms of gates belong in `Gates.logarithms`"
         check_values("gates", values, encoded.mask, lambda g: g < 0, requirement)
+        if gates.logarithms is not None:
+            name, logarithms = "gates.logarithms", gates.logarithms
+            check_floating(**{name: logarithms})
+            check_same_shape(gates=values, **{name: logarithms})
+            requirement = "not be positive; gates themselves belong in `Gates.values`"
+            check_values(name, logarithms, encoded.mask, lambda g: g > 0, requirement)
         return self._attend(encoded, gates, batch, train=train, has_slope=has_slope)
 
     def _attend(
@@ -271,11 +270,11 @@ class GANet(nn.Module):
                 return on_input.read_open_words(self, encoded, gates, batch, train=train)
             encode = on_input.skip_closed_words if gates.hard else on_input.read_scaled_words
             encoded = encode(self, encoded, gates, batch, train=train)
-        values, closed = open_one(config, encoded, gates) if gates.hard else (gates.values, None)
+        values, closed = open_one(config, encoded, gates)
         mask, scores = (jnp.broadcast_to(x, values.shape) for x in (encoded.mask, encoded.scores))
         if gates.logarithms is not None:
             # Eq. 9 in log space: a gate too small for float32 still has a weight and a gradient.
-            weights = softmax_where(scores + gates.logarithms, mask)
+            weights = softmax_of_relaxed(scores, gates.logarithms, mask)
         else:
             # Eq. 2: the softmax over the open words.
             weights = softmax_of_open(scores, values, mask)
@@ -382,12 +381,11 @@ class GANet(nn.Module):
         keys, size = self.keys_of(batch, "gate"), encoded.mask.shape[-1]
 
         # `vmap` traces this function once, where a loop would trace it for each of many draws.
-        def noise_of(draw: Array) -> Array:
-            return F.example_noise(
-                jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, draw), size
-            )
+        def noise_of_draw(number: Array) -> Array:
+            return noise_of(jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, number), size)
 
-        return jax.vmap(noise_of)(jnp.arange(self.config.gates.test_samples, dtype=jnp.uint32))
+        numbers = jnp.arange(self.config.gates.test_samples, dtype=jnp.uint32)
+        return jax.vmap(noise_of_draw)(numbers)
 
     def gate_modes(
         self,

@@ -202,7 +202,7 @@ class Cell(nn.RNNCellBase):
 class LSTMCell(Cell):
     """A long short-term memory as a cell of Flax: `functional.lstm_step` with parameters.
 
-    The parameters are those of a layer of `LSTM`: the subtree "layer_0", "forward" of its
+    A layer of `LSTM` has the same parameters: the subtree "layer_0", "forward" of its
     parameters runs this cell. The carry is an `LSTMState` with the hidden state `hidden` [B, H] and
     the cell state `cell` [B, H] of B rows.
 
@@ -239,7 +239,7 @@ class LSTMCell(Cell):
 class GRUCell(Cell):
     """A gated recurrent unit as a cell of Flax: `functional.gru_step` with parameters.
 
-    The parameters are those of a layer of `GRU`: the subtree "layer_0", "forward" of its parameters
+    A layer of `GRU` has the same parameters: the subtree "layer_0", "forward" of its parameters
     runs this cell. The carry is the hidden state.
 
         >>> cell, xs = GRUCell(features=5, reset_after=True), jnp.ones((1, 4, 3))
@@ -279,7 +279,7 @@ class GRUCell(Cell):
 class RAUCell(Cell):
     """A recurrent attention unit as a cell of Flax: `functional.rau_step` with parameters.
 
-    The parameters are those of a layer of `RAU`: the subtree "layer_0", "forward" of its parameters
+    A layer of `RAU` has the same parameters: the subtree "layer_0", "forward" of its parameters
     runs this cell. The carry is the hidden state [B, H] of B rows; that of "time_causal" is an
     `RAUTimeState`, which also has the log of the sum of exp of the logits so far and the number of
     steps so far, both [B, 1].

@@ -535,11 +535,4 @@ class RAU(_OwnCell):
         cell = self._cell()
         params = {"params": self.variables["params"]["layer_0"]["forward"]}
         weights: Any = cell.apply(params, xs, method="weights")
-        return F.rau_attention(
-            weights,
-            xs,
-            mask,
-            lengths=lengths,
-            resets=resets,
-            **cell._options(),
-        )
+        return F.rau_attention(weights, xs, mask, lengths=lengths, resets=resets, **cell._options())

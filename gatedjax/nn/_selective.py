@@ -261,18 +261,11 @@ class SelectiveSelfAttention(nn.Module):
         # biases are those of the whole sequence.
         positions = cache.position + jnp.arange(inputs.shape[1])
         cache = F.append_to_cache(cache, **new, mask=mask)
-        mixed, _ = self._attend(
-            heads | heads_of(cache),
-            positions,
-            mask=cache.mask,
-            keys={},
-        )
+        mixed, _ = self._attend(heads | heads_of(cache), positions, mask=cache.mask, keys={})
         return cache, self._output(mixed, mask, features)
 
     def source_cache(
-        self,
-        source: Float[Array, "B N D2"],
-        source_mask: Bool[Array, "B N"] | None = None,
+        self, source: Float[Array, "B N D2"], source_mask: Bool[Array, "B N"] | None = None
     ) -> F.AttentionCache:
         """Computes the keys and values of a source once, for many calls, as in a decoder.
 
@@ -456,11 +449,7 @@ class SelectiveSelfAttention(nn.Module):
         return weights
 
     def _weights(
-        self,
-        scores: Array,
-        gates: Gates,
-        allowed: Array | None,
-        positions: Int[Array, " Q"],
+        self, scores: Array, gates: Gates, allowed: Array | None, positions: Int[Array, " Q"]
     ) -> Array:
         """Computes the attention weights [B, M, Q, N] from scores of this shape under gates."""
         if gates.logarithms is not None:

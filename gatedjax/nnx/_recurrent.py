@@ -57,10 +57,7 @@ class GRU(_Layers, of=gnn.GRU, arguments="in_features features", methods="initia
 
 
 class RAU(
-    _Layers,
-    of=gnn.RAU,
-    arguments="in_features features",
-    methods="initial_carry attention_weights",
+    _Layers, of=gnn.RAU, arguments="in_features features", methods="initial_carry attention_weights"
 ):
     """Layers of recurrent attention units: `nn.RAU` as an NNX module.
 

@@ -22,22 +22,8 @@ from gatedjax.training.identity import identity_of, mapping_of, settings_of
 from gatedjax.training.loop import FitResult, Hook, Program, Run, train_all
 from gatedjax.training.metrics import Metrics, Ratio, merge, to_floats
 from gatedjax.training.parallel import Parallel, is_constant, make_parallel, with_rows
-from gatedjax.training.step import (
-    TrainState,
-    fill_in,
-    init_state,
-    path_of,
-    step_rngs,
-    trained,
-)
-from gatedjax.training.task import (
-    Batch,
-    Carried,
-    Trainable,
-    call_evaluate,
-    call_loss,
-    init_carried,
-)
+from gatedjax.training.step import TrainState, fill_in, init_state, path_of, step_rngs, trained
+from gatedjax.training.task import Batch, Carried, Trainable, call_evaluate, call_loss, init_carried
 
 # Equal runs of a process share compiled programs, which belong to these objects.
 shared_optimizer = functools.lru_cache(maxsize=16)(make_optimizer)
@@ -131,7 +117,7 @@ def fit(
     metrics = check_outputs(task, start.like, first, evaluation, config.best_metric)
     check_eval_params(eval_params, task, start.like)
     identity: dict[str, Any] = {"settings": settings_of(settings, config)}
-    metadata_values = mapping_of(metadata, "metadata")
+    metadata_values = mapping_of({} if metadata is None else metadata, "metadata")
     if workdir is not None or parallel.several:
         # The identity has no filler rows, because their number depends on the devices.
         base = pad_rows(data.first, config.accumulate)

@@ -94,8 +94,8 @@ def _constants(jaxpr: Any, seen: set[int]) -> Iterator[Any]:
 
 
 def mapping_of(source: Any, name: str) -> dict[str, Any]:
-    """Returns a mapping or a dataclass as a dict of JSON values; {} for None."""
-    values = {} if source is None else to_json_values(source, name)
+    """Returns a mapping or a dataclass as a dict of JSON values."""
+    values = to_json_values(source, name)
     if not isinstance(values, dict):
         raise TypeError(f"{name} must be a mapping or a dataclass, got {type(source).__name__}")
     return values
@@ -103,8 +103,8 @@ def mapping_of(source: Any, name: str) -> dict[str, Any]:
 
 def settings_of(source: Any, config: TrainConfig) -> dict[str, Any]:
     """Returns the argument `settings` of `fit` with the training options below "train"."""
-    values = mapping_of(source, "settings")
-    train = mapping_of(values.get("train"), "settings['train']")
+    values = mapping_of({} if source is None else source, "settings")
+    train = mapping_of(values.get("train", {}), "settings['train']")
     return values | {"train": to_json_values(config) | train}
 
 

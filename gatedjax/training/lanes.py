@@ -221,7 +221,7 @@ def fit_lanes(
         )
     metrics = check_outputs(task, start.like, first, evaluation, config.best_metric)
     identity: dict[str, Any] = {"settings": settings_of(settings, config)}
-    metadata_values = mapping_of(metadata, "metadata")
+    metadata_values = mapping_of({} if metadata is None else metadata, "metadata")
     if workdir is not None:
         identity |= identity_of(
             task, tx, default_point, config.accumulate, start.like, first, tests[0], evaluation,

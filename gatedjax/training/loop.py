@@ -638,9 +638,9 @@ class Run:
 
 
 def train(run: Run, received: list[int]) -> int | None:
-    """Trains until all runs have ended, the hook asks to stop, or a signal comes, and returns the
-    number of the signal or None. A run that stops earlier is neither logged nor evaluated for that,
-    because its checkpoint must be that of an unbroken run at this step.
+    """Trains until all runs end, the hook asks to stop, or a signal comes; returns the number of
+    the signal or None. A round trains a step and then, where it is due, logs, evaluates and saves.
+    A stop adds only the save, so that the checkpoint is that of an unbroken run at this step.
     """
     config, number, is_asked = run.config, None, False
     run.begin_interval()

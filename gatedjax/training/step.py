@@ -11,14 +11,7 @@ from flax import struct
 
 from gatedjax._utils.tracing import check_key
 from gatedjax.training.metrics import Metrics, Ratio
-from gatedjax.training.task import (
-    Batch,
-    Carried,
-    Trainable,
-    call_loss,
-    init_carried,
-    objective,
-)
+from gatedjax.training.task import Batch, Carried, Trainable, call_loss, init_carried, objective
 
 # The position of a name is folded into the key. A new stream belongs at the end, because another
 # order would change the random bits of all runs.

@@ -188,6 +188,13 @@ TABLE = {
         ),
         (lambda: gates.draw(gates.DisARM(), [0.0], ZEROS), "logits|an array", TypeError),
         (lambda: gates.draw(gates.DisARM(), ROWS, ZEROS), "logits|noise|the same shape"),
+        *(
+            (
+                functools.partial(gates.draw, kind(np.ones(2, np.float32)), ROWS, ROWS),
+                "temperature|(2, 3)|(2,)",
+            )
+            for kind in (gates.SoftGumbel, gates.STGumbel)
+        ),
         (trained(None, ROWS, np.ones(3, bool)), "same shape|logits (2, 3)|mask (3,)"),
         (trained(rows=ZEROS), "rows|a tuple of arrays", TypeError),
     ],

@@ -7,12 +7,14 @@ import jax
 import numpy as np
 import pytest
 
+from gatedjax.gates import Gates
 from gatedjax.models import GANet, GANetConfig, GANetTask
 from gatedjax.models.ga_net import GATE_MODES
 from tests._grouped import grouped
 from tests._slow import slow_but
 from tests.models._losses import total_loss
 from tests.models._passes import Recording, in_numpy
+from tests.refusals import refused
 from tests.tolerances import F32
 
 # One layer, three rows of eight tokens: compilation is what these tests spend their time on.
@@ -400,9 +402,21 @@ def test_nan_in_a_word_vector_shows_in_the_loss_of_its_example_only(np_rng):
 def test_given_gates_are_checked_at_the_door(soft, np_rng):
     task, batch = make_task(), make_batch(np_rng)
     params, shape = draw(task), batch["tokens"].shape
-    for gates, message in (
-        (-np.ones((1, *shape), np.float32), r"gates must not be negative, got -1\.0"),
-        (np.ones((1, shape[0], shape[1] + 1), np.float32), r"gates must have shape .* got .*9\)"),
+    apply = functools.partial(task.model.apply, {"params": params}, batch)
+    for gates, parts, error in (
+        (-np.ones((1, *shape), np.float32), "gates|negative|-1.0", ValueError),
+        (np.ones((1, shape[0], shape[1] + 1), np.float32), f"gates|{shape}|9", ValueError),
+        (np.ones((1, *shape), np.int32), "gates|floating point|int32", TypeError),
     ):
-        with pytest.raises(ValueError, match=message):
-            task.model.apply({"params": params}, batch, gates, soft=soft, method="with_gates")
+        refused(functools.partial(apply, gates, soft=soft, method="with_gates"), parts, error)
+
+    def attend(model, batch, logarithms):
+        gates = Gates(np.ones(shape, np.float32), logarithms, soft)
+        return model.attend(model.encode(batch), gates, batch)
+
+    for logarithms, parts, error in (
+        (np.ones(shape, np.float32), "gates.logarithms|positive|1.0|`Gates.values`", ValueError),
+        (np.zeros((1, *shape), np.float32), "gates.logarithms|same shape", ValueError),
+        (np.zeros(shape, np.int32), "gates.logarithms|floating point|int32", TypeError),
+    ):
+        refused(functools.partial(apply, logarithms, method=attend), parts, error)

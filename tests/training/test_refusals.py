@@ -246,7 +246,7 @@ WITH_KEY.init_carried = lambda key, batch: (
     Normalised().init_carried(key, batch).replace(shared={"key": key})
 )
 OF_FIT = [
-    ({"seeds": 1, "sweep": (), "config": OptimizerConfig()},
+    ({"config": OptimizerConfig()},
      "config must be a TrainConfig|got OptimizerConfig"),
     ({"config": TrainConfig(seeds=3)}, "config must have seeds = 1|got 3|call fit_lanes"),
     ({"optimizer": OptimizerConfig()}, "optimizer must be an optax.GradientTransformation"),
@@ -266,6 +266,7 @@ OF_FIT = [
           (START | {"w": INF}, "got 6 of 6 numbers of w that are NaN"))),
     *(({name: value}, f"{name} must be|{parts}") for name in ("settings", "metadata")
       for value, parts in ((3, "a mapping or a dataclass|got int"), ({"a": {1}}, "JSON|got set"))),
+    ({"settings": {"train": None}}, "settings['train'] must be a mapping|got NoneType"),
     ({"eval_params": lambda params, state: {}}, "eval_params must return|w: wanted float32[4"),
     ({"eval_params": lambda params, state: state.ema}, "eval_params must compute|an error"),
     *(({"task": task, "train": Far(), "evaluation": None} | more, parts) for task, more, parts in (
@@ -334,8 +335,6 @@ def test_arguments_of_fit_that_cannot_work_are_refused_before_anything_is_writte
     train, held_out = given.pop("train"), given.pop("evaluation", EVALUATION)
     if "get_state" in parts:
         train = Stated(train)
-    for name in ("seeds", "sweep"):
-        given.pop(name, None)
     call = lambda: fit(given.pop("task"), train, held_out, **given)  # noqa: E731
     refused(call, parts, EITHER)
     assert not list(tmp_path.iterdir())

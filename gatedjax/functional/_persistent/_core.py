@@ -11,13 +11,7 @@ from jax import lax
 from gatedjax.functional._devices import vary_together
 from gatedjax.functional._persistent import _launch
 from gatedjax.functional._persistent._launch import Variant, flags_of, launch, unused
-from gatedjax.functional._recurrence import (
-    Restarts,
-    as_outputs,
-    matmul,
-    shift_states,
-    time_major,
-)
+from gatedjax.functional._recurrence import Restarts, as_outputs, matmul, shift_states, time_major
 from gatedjax.functional._types import Tree
 
 

@@ -31,10 +31,7 @@ from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.nn._selection import check_trains_pairs
 from gatedjax.training import Ratio
 
-OF_TRAINING = (
-    *("estimator", "density", "selected_weight", "entropy_weight"),
-    "final_temperature",
-)
+OF_TRAINING = (*("estimator", "density", "selected_weight", "entropy_weight"), "final_temperature")
 """The options that change only how a selector is trained, except for those that have no effect
 without another option of them."""
 
