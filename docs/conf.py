@@ -22,6 +22,7 @@ include_patterns = [
     "docs/**",
     "notebooks/*.ipynb",
     "experiments/results/**/RESULTS.md",
+    "experiments/results/**/TUNING.md",
     "CONTRIBUTING.md",
 ]
 exclude_patterns = ["docs/_build", ".venv*", ".git", "runs", "build", "dist", "**/runs", "tests"]

@@ -86,8 +86,8 @@ def fit_lexicon(
 
         effect = mean over the places of the word of max_c |part of the word in logit c|
 
-    and a later stage reads the words of the largest effects, as long as their occurrences fit into
-    its share. There is no random number, and the same texts give the same bits.
+    and a later stage reads the words with the largest effects, as long as their occurrences fit
+    into its share. No step is random, so the same texts give the same lexicons, bit for bit.
 
         >>> texts = [["a", "fine", "film"], ["a", "dull", "film"]] * 4
         >>> for lexicon in fit_lexicon(texts, np.array([1, 0] * 4), 2, [1.0, 0.4]):

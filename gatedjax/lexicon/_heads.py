@@ -30,7 +30,7 @@ class Head(abc.ABC):
 
     Attributes:
       kind: the name of the head in the folder of a model: "classes", "labels", "real" or "ordinal".
-      prior_rule: the sentence by which a text that is not read gets its prediction.
+      prior_rule: the sentence that explains the prediction for a text that is not read.
       inverse_penalty: the number c of the penalty |W|^2 / 2c of the fit; larger numbers mean less
         regularisation.
     """

@@ -96,7 +96,7 @@ class GatedPooling:
         return self.weights.astype(np.float64)
 
     def select(self, texts: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
-        """Returns the gates of each text, bool [T], and True for the texts that had none to read.
+        """Returns the gates of each text, bool [T], and True for the texts without a token to read.
 
         A gate is True if its token is read. The second result, bool [n] for n texts, is True for a
         text in which the token with the largest z = u . h - c, the logit of its gate, is read
@@ -232,7 +232,7 @@ def fit_pooling(
 
     the gate u is fitted to the gains by ridge regression on the vectors, which is a convex problem
     too, and the cut is set so that the share of the training tokens read is the next. The gains
-    need the labels; the gate predicts them from a vector. There is no random number.
+    need the labels; the gate predicts them from a vector. No step is random.
 
         >>> texts = [np.array([[1.0, 0.1], [0.0, s]]) for s in (2.0, 2.5, -2.0, -2.5)] * 4
         >>> labels = np.array([1, 1, 0, 0] * 4)

@@ -22,7 +22,7 @@ _MARKS = "#@"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pieces:
-    """The N pieces with vectors, of which words consist: whole words, or those of a tokenizer.
+    """The N pieces with vectors that words consist of: whole words, or a tokenizer's pieces.
 
     The vector of a word is the mean of the vectors of its pieces, so that it depends on its
     spelling only. The marks # and @ at its beginning do not count.
@@ -93,12 +93,13 @@ def read_vectors(source: str | Path, words: Iterable[str]) -> Vectors:
       source: a file of GloVe, fastText or word2vec, or the name of an installed package that has a
         matrix of vectors (.safetensors) and its tokenizer (.json), such as "wordllama". The package
         is not imported.
-      words: the words of the training texts. Of a file they are kept, and its first 50,000 words.
+      words: the words of the training texts. Of a file only these words and its first 50,000
+        words are read.
 
     Raises:
       ImportError: if the package or the library `tokenizers` is not installed.
       FileNotFoundError: if there is no such file.
-      ValueError: if the file is damaged, or has a vector of none of the words.
+      ValueError: if the file is damaged, or has no vector for any of the words.
     """
     if is_file(source):
         return _read_file(Path(source).expanduser(), words)

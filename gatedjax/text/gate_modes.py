@@ -428,8 +428,8 @@ def measure(
     """Measures estimators of the gradient with respect to gate logits against the exact gradient.
 
     The loss of a text is its cross-entropy as a function of its gates, with the states of the
-    encoder fixed. The texts are selected at equal distances from the texts of the batch that are
-    short enough. All estimators use the same keys. A program is compiled for each estimator, and it
+    encoder fixed. The measured texts are evenly spread over the texts of the batch that are short
+    enough. All estimators use the same keys. A program is compiled for each estimator, and it
     serves texts of all lengths.
 
         >>> import jax, numpy as np

@@ -69,7 +69,7 @@ class Reasons:
       words: for each word of the text its C numbers; 0 for a word that is not read.
       pairs: for each pair of words that are read, with only unread words between them, a tuple: the
         positions of the two words in the text, from 0, and the C numbers of the pair.
-      is_same: True if the text without the words that are not read has bitwise the same prediction.
+      is_same: True if dropping the unread words leaves the prediction the same, bit for bit.
       note: a remark about the text, or "".
       rule: the sentence by which the prediction follows from the sums.
       reads_all: True for a linear model, which reads all words of each text.

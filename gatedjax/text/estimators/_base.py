@@ -121,22 +121,22 @@ class TextEstimator(TextOptions):
     ) -> Self:
         """Loads a model that `save` or `gatedjax train` wrote; no code in the folder is executed.
 
-        The parameters of the result are the training's, except paths and functions, which a
-        folder does not have.
+        The result has the parameters of the training, except paths and functions, which a folder
+        does not store.
 
         Args:
           folder: the folder of the model.
           tokenizer: the function from a text to its tokens with which the model was trained. A
-            folder has no code, so that it must be passed again. It is compared with the tokens that
-            the function gave for a sample text.
+            folder contains no code, so pass it again. Its tokens for a sample text are compared
+            with the tokens in training.
           encoder: the encoder with which the model was trained, for model="states". A
-            folder has no code, so that it must be passed again.
+            folder contains no code, so pass it again.
 
         Returns:
           The trained model.
 
         Raises:
-          FileNotFoundError, ValueError: if the folder does not have such a model, or needs another
+          FileNotFoundError, ValueError: if the folder contains no such model, or needs another
             tokenizer or encoder.
         """
         trained = load_model(folder, (cls._kind,), tokenizer, encoder)

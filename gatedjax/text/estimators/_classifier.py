@@ -104,10 +104,10 @@ class _Classifier(TextEstimator):
     ) -> Self:
         """Trains on texts and their labels, with the interface of scikit-learn.
 
-        A text without a word is left out, with a warning that has the number of such texts. A label
-        that is a string is converted to Unicode's form NFC, and spaces around it are removed, as in
-        files. If this changes a label there is a warning, because functions that compare `y` with
-        the predictions see two different labels.
+        Texts without a word are left out, and a warning states their number. A label that is a
+        string is converted to Unicode's form NFC, and spaces around it are removed, as in files. If
+        this changes a label there is a warning, because functions that compare `y` with the
+        predictions see two different labels.
 
         Args:
           X: n texts; for a `PairClassifier`, n pairs of texts.

@@ -18,8 +18,8 @@ from gatedjax.text.targets._base import sort_key
 class MultiLabelTextClassifier(_Classifier):
     """A lexicon that predicts any number of labels for each text.
 
-    The gates of the words are common to all labels, and each label has a sigmoid and a threshold.
-    The constructor takes keywords, the fields of `TextOptions`.
+    All labels share the gates of the words, and each label has a sigmoid and a threshold. The
+    constructor takes keywords, the fields of `TextOptions`.
 
         >>> rows = [(f"goal {x} {y}", ["sport"]) for x in "abcd" for y in "efgh"]
         >>> rows += [(f"bank {x} {y}", ["money"]) for x in "abcd" for y in "efgh"]
@@ -28,9 +28,9 @@ class MultiLabelTextClassifier(_Classifier):
         >>> print(model.predict(["a goal", "the bank"]).tolist(), model.classes_)
         [[0, 1], [1, 0]] ['money' 'sport']
 
-    The class has the interface of a scikit-learn classifier. y has the labels of n texts: it is an
-    array of 0 and 1, [n, L], with a column for each of L labels, or a frame with a column for each
-    label, or a list of the lists of labels, in which an integer is the name of a label, as in
+    The class has the interface of a scikit-learn classifier. Pass y for n texts as an array of 0
+    and 1, [n, L], with a column for each of L labels, as a frame with a column for each label, or
+    as a list of lists of labels, in which an integer is the name of a label, as in
     `MultiLabelBinarizer`. `score` is the subset accuracy, the share of texts with all labels right.
 
     Attributes:
@@ -66,7 +66,7 @@ class MultiLabelTextClassifier(_Classifier):
             self.classes_ = array_of(trained.columns)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predicts the labels of each text, in the form in which scikit-learn has several labels.
+        """Predicts the labels of each text, in scikit-learn's form for several labels.
 
         Args:
           X: n texts, a sequence or a column of strings.
@@ -163,9 +163,9 @@ class TextRegressor(_Classifier):
 class OrdinalTextClassifier(_Classifier):
     """A lexicon that predicts a grade for each text, among grades with an order.
 
-    The weights are common to all grades, and thresholds cut their sum (cumulative logits). The
-    order is that of the numbers of the grades, or `order` from the lowest to the highest. The
-    constructor takes keywords, the fields of `TextOptions`.
+    All grades share the weights, and thresholds divide their sum (cumulative logits). Grades are
+    ordered by their numbers, or by `order`, from the lowest to the highest. The constructor takes
+    keywords, the fields of `TextOptions`.
 
         >>> words = {"dull": "low", "fair": "mid", "fine": "high"}
         >>> rows = [(f"{word} {x} film", words[word]) for word in words for x in "abcdefgh"]

@@ -80,7 +80,7 @@ class TargetOptions:
 @dataclasses.dataclass(frozen=True)
 class Target(abc.ABC):
     """The target of a lexicon: all that differs between classes, labels, numbers and grades outside
-    of the fit. Its head has the loss and the probabilities, see `gatedjax.lexicon.Head`.
+    the fit. Its head computes the loss and the probabilities, see `gatedjax.lexicon.Head`.
 
     In all methods `targets` of n texts are an array: the positions of classes or grades, int32 [n],
     from 0; the L labels, bool [n, L], with U more columns for the unknown labels of a source; or
