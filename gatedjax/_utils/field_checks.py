@@ -32,8 +32,7 @@ def check_size(**sizes: Any) -> None:
 
 
 def check_dropout(name: str, rate: Any) -> None:
-    """Raises unless a dropout rate is a known number in [0, 1)."""
-    # Imported here, because options are also read by programs without a network.
+    """Calls `check_rate`, which is imported late, because programs without JAX read options too."""
     from gatedjax.functional._checks import check_rate
 
     check_rate(rate, name)
