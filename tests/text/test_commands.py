@@ -28,7 +28,6 @@ from gatedjax.text import TextClassifier
 from gatedjax.text._options import check_options
 from gatedjax.text.models._network import TrainedModel
 from gatedjax.text.sources import _named
-from gatedjax.training.workdir import TRAIN_LOCK, WorkdirLock
 from tests._programs import ROOT, environment
 from tests.explore._models import pair as draw_pair
 from tests.text._own import PAIRS, TEXTS, options, write_csv
@@ -557,16 +556,6 @@ def test_a_work_folder_in_the_folder_of_the_model_is_refused(inside, here, tmp_p
     said = refused([*args, "--workdir", str(tmp_path / inside)], capsys)
     assert "--workdir must not be in the folder of the model" in said
     assert names(tmp_path) == []
-
-
-def test_a_training_that_is_refused_leaves_the_work_folder_of_the_other(here, tmp_path, capsys):
-    (tmp_path / "m.run").mkdir()
-    held = WorkdirLock(tmp_path / "m.run", TRAIN_LOCK)
-    (tmp_path / "m.run" / "train-0.ids").write_text("of the other")
-    said = refused(["train", "reviews.csv", *FAST, "--out", str(tmp_path / "m")], capsys)
-    assert "m.run is being written by another run" in said
-    held.release()
-    assert (tmp_path / "m.run" / "train-0.ids").read_text() == "of the other"
 
 
 @pytest.mark.parametrize(("content", "seconds"), [("12.5", 12.5), ("", 0), ("nan", 0), ("-3", 0)])
