@@ -255,7 +255,7 @@ figure.suptitle("Longer sentences are easier for both models", fontsize=10)
 # words, and both models know *Kidnapped* best, where people speak Scots.
 #
 # ## Why this label?
-# A lexicon gives you an exact answer: the parts of the words read sum to the score.
+# A lexicon gives you an exact answer: the contributions of the words read sum to the score.
 
 # %%
 sentence = "We lay on the deck and listened to the sea all night."

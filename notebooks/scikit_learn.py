@@ -187,8 +187,8 @@ figure.suptitle(
 
 # %% [markdown]
 # Look at the large numbers off the diagonal: these classes are confused. Take an error apart:
-# `explain` gives each word's part in each class's score. The parts are exact, and they add up to
-# the score.
+# `explain` gives each word's contribution to each class's score. The contributions are exact: they
+# add up to the score.
 
 # %%
 wrong = np.flatnonzero((predicted != labels) & (labels == "delivery"))
@@ -241,8 +241,8 @@ figure.suptitle("The surest predictions are right more often", fontsize=10)
 #   `GridSearchCV`, `learning_curve`, `cross_val_predict` and `clone` need nothing else.
 # - With half of the words, the lexicon is level with logistic regression on all words. On 280
 #   messages no test could rank them, so don't try.
-# - You can trust the explanation: a word that isn't read takes no part, and the parts of the
-#   words read add up to the score.
+# - You can trust the explanation: a word that isn't read has no effect, and the
+#   contributions of the words read add up to the score.
 # - Small data want cross-validation for every number, also for the share.
 #
 # Next: [your own text](../docs/own_text.md#from-python) lists the interface, and

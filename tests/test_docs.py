@@ -3,10 +3,12 @@
 import ast
 import doctest
 import importlib
+import itertools
 import os
 import re
 import runpy
 import shlex
+from pathlib import Path
 
 import jax
 import pytest
@@ -39,6 +41,26 @@ PAGES = [
 ]
 
 
+def _write_the_files_of_a_reader():
+    """Writes the files that commands name. An example must not replace them."""
+    words = {"negative": "dull lifeless flat tedious", "positive": "fine moving bright brilliant"}
+    films = ["text,label"] + [
+        f"a {one} {two} {thing},{label}"
+        for label in words
+        for one, two in itertools.permutations(words[label].split(), 2)
+        for thing in ("film", "story", "cast", "plot")
+    ]
+    news = [(f"goal {i}", "sport") for i in range(8)] + [(f"bank {i}", "money") for i in range(8)]
+    files = {
+        "reviews.csv": films,
+        "test.csv": films,
+        "news.txt": [f"__label__{name} {text}" for text, name in news],
+        "stars.csv": ["text,stars", *(f"{text},{int(name == 'sport')}" for text, name in news)],
+    }
+    for name, lines in files.items():
+        Path(name).write_text("\n".join(lines), encoding="utf-8")
+
+
 @pytest.mark.parametrize(("page", "count"), PAGES)
 def test_examples_run_in_order_and_print_what_the_page_says(
     page, count, tmp_path, monkeypatch, capsys
@@ -49,10 +71,13 @@ def test_examples_run_in_order_and_print_what_the_page_says(
     monkeypatch.chdir(tmp_path)
     # a hundred lines of text are learned in fewer steps than the default budget has
     monkeypatch.setattr(_network_options, "_FEWEST_STEPS", 80)
+    _write_the_files_of_a_reader()
+    files = {path: path.read_bytes() for path in tmp_path.iterdir()}
     scope: dict = {}
     for code, printed in parts:
         exec(compile(code, f"{page}.md", "exec"), scope)
         assert capsys.readouterr().out.strip() == printed
+    assert all(path.read_bytes() == content for path, content in files.items())
     commands = "".join(_shell(text)).replace("\\\n", " ")
     for line in re.findall(r"^gatedjax .*$", commands, flags=re.MULTILINE):
         assert main(shlex.split(line, comments=True)[1:]) == 0, line
@@ -120,5 +145,5 @@ def test_examples_of_other_libraries_print_what_the_page_says(code, printed, cap
 
 
 def _shell(text):
-    """The blocks of commands that run in the folder where the examples have written their files."""
+    """The blocks of commands that run beside the files of a reader."""
     return re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL)

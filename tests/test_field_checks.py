@@ -260,6 +260,14 @@ def test_a_traced_rate_is_refused(kind, name):
     refused(lambda: jax.eval_shape(trace, 0.5), f"{name}|known while tracing", TypeError)
 
 
+@pytest.mark.parametrize(
+    ("name", "field"), [("GRU", "recurrent_dropout"), ("SelectiveSelfAttention", "dropout")]
+)
+def test_a_traced_rate_of_a_module_is_refused(name, field):
+    call = functools.partial(jax.eval_shape, lambda rate: initialize(name, **{field: rate}), 0.5)
+    refused(call, f"{field}|known while tracing", TypeError)
+
+
 def test_all_public_classes_are_in_the_tables():
     assert public(gnn, nn.Module) == MODULES.keys()
     assert public(gnnx, nnx.Module) <= MODULES.keys()

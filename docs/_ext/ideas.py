@@ -148,10 +148,10 @@ def draw_agt() -> str:
 
 
 def draw_rau() -> str:
-    """Draws RAU: a GRU whose new state comes half from attention over features."""
+    """Draws RAU: a GRU whose candidate state comes half from attention over features."""
     picture = Picture(
-        "RAU: half of the new state comes from the GRU, half from a softmax over the features of "
-        "input and state",
+        "RAU: the candidate state is the mean of the GRU's candidate and a softmax over the "
+        "features of input and state",
         250,
     )
     weights = [0.10, 0.55, 0.05, 0.20, 0.06, 0.04]

@@ -180,8 +180,9 @@ def claims_table(findings: Iterable[Finding]) -> str:
     """Returns the table of all claims, as Markdown."""
     # The verdict stands before the numbers, because a small screen shows only the first columns.
     headings = ["claim", "data", "verdict", "paper"]
-    for ours in ("ours", LAST):
-        headings += [ours, "95 % interval", "p: no gain", "95 % of single runs", "p: the paper's"]
+    for ours, lead in (("ours", ""), (LAST, f"{LAST}, ")):
+        tests = ("95 % interval", "p: no gain", "95 % of single runs", "p: the paper's")
+        headings += [ours, *(lead + test for test in tests)]
     headings.append("chance")
     return analysis.render_table(headings, [finding.cells() for finding in findings])
 

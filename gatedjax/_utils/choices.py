@@ -1,7 +1,6 @@
 """Allowed values of options, and the nearest allowed name to a misspelt one.
 
-`check_choices` is for configurations that are created in Python; the command line checks choices
-itself.
+The command line checks the choices of its options itself.
 """
 
 import difflib
@@ -25,18 +24,23 @@ def choices_of(kind: type) -> dict[str, tuple[Any, ...]]:
     return choices
 
 
+def check_choice(choices: Any, **values: object) -> None:
+    """Raises ValueError unless all values are among `choices`, a tuple or a `Literal`."""
+    allowed = choices if isinstance(choices, tuple) else get_args(choices)
+    for name, value in values.items():
+        if value not in allowed:
+            listed = ", ".join(map(repr, allowed))
+            raise ValueError(f"{name} must be one of {listed}, got {value!r}")
+
+
 def check_choices(config: object, kind: Any = None) -> None:
     """Raises ValueError unless each field of `kind` (by default the class of `config`) with a
-    `Literal` type has an allowed value. A misspelt value would count as another choice, because
-    programs compare a field with only some of its values.
+    `Literal` type has an allowed value, because programs compare it with only some of its values.
     """
     fields_of: Any = kind or type(config)  # because mypy takes a metaclass for unhashable
     for name, choices in choices_of(fields_of).items():
-        value = getattr(config, name)
-        if value not in choices:
-            raise ValueError(
-                f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}"
-            )
+        if (value := getattr(config, name)) not in choices:
+            check_choice(choices, **{name: value})
 
 
 def suggestion(name: object, names: Iterable[str], cutoff: float = 0.6) -> str:

@@ -32,8 +32,7 @@ def check_size(**sizes: Any) -> None:
 
 
 def check_dropout(name: str, rate: Any) -> None:
-    """Raises unless a dropout rate is a known number in [0, 1)."""
-    # Imported here, because options are also read by programs without a network.
+    """Calls `check_rate`, which is imported late, because programs without JAX read options too."""
     from gatedjax.functional._checks import check_rate
 
     check_rate(rate, name)
@@ -51,7 +50,7 @@ def check_fields(module: object, **least: int) -> None:
     check_choices(module, kind)
     for name, (field_type, is_optional) in _number_fields(kind).items():
         value: Any = getattr(module, name)
-        if is_traced(value) or (value is None and is_optional):
+        if (is_traced(value) and not name.endswith("dropout")) or (value is None and is_optional):
             continue
         if type(value) is not field_type:
             check_type(name, value, field_type)

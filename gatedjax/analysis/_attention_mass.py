@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gatedjax.analysis._checks import check_numbers
+from gatedjax.analysis._checks import check_lengths, check_numbers
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -96,12 +96,7 @@ def distance_counts(weights: ArrayLike, lengths: ArrayLike) -> DistanceCounts:
 
 def check_weights(weights: ArrayLike, lengths: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Returns attention weights as float64 [B, N, N] and a mask bool [B, N], True at real words."""
-    weights, lengths = np.asarray(weights, np.float64), np.asarray(lengths)
+    weights = np.asarray(weights, np.float64)
     if weights.ndim != 3 or weights.shape[1] != weights.shape[2]:
         raise ValueError(f"weights must have shape [B, N, N], got {weights.shape}")
-    n = weights.shape[-1]
-    if lengths.shape != weights.shape[:1]:
-        raise ValueError(f"lengths must have shape {weights.shape[:1]}, got {lengths.shape}")
-    if np.any((lengths < 0) | (lengths > n)):
-        raise ValueError(f"lengths must be in [0, {n}], got {lengths.min()} to {lengths.max()}")
-    return weights, np.arange(n)[None, :] < lengths[:, None]
+    return weights, check_lengths(lengths, weights.shape, "weights")[1]

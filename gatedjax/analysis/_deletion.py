@@ -9,7 +9,8 @@ import numpy as np
 
 from gatedjax._utils.types import Params
 from gatedjax.analysis import _passes
-from gatedjax.analysis._rationale import Rationale, word_mask
+from gatedjax.analysis._checks import mask_before
+from gatedjax.analysis._rationale import Rationale
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Runner:
             program = lambda *a: _passes.gradient(self.network, self.params, *a)  # noqa: E731
             values = _passes.over_rows(program, self.rows, tokens, lengths)["gradient"]
         elif source == "attention" and "gates" in first and "attention" in first:
-            values = self.force(tokens, lengths, word_mask(lengths, tokens))["attention"]
+            values = self.force(tokens, lengths, mask_before(lengths, tokens.shape[1]))["attention"]
         else:
             name = "gate_logits" if source == "gates" else "attention"
             if name not in first:
@@ -63,7 +64,7 @@ class Runner:
         gated: bool,
     ) -> tuple[np.ndarray, np.ndarray, dict[str, Rationale]]:
         """Returns predicted classes [N], their probabilities [N], and measures by rationale."""
-        real = word_mask(lengths, tokens)
+        real = mask_before(lengths, tokens.shape[1])
         # A product such as 0.07 * 100 is slightly above the whole number, and would be rounded up
         # too far.
         counts = [np.ceil(np.round(q * lengths, 9)).astype(int) for q in shares]
@@ -132,7 +133,7 @@ class Runner:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Deletes words where `keep` is False; returns the new tokens, lengths and word mask."""
         if self.deletion == "unk":
-            real = word_mask(lengths, tokens)
+            real = mask_before(lengths, tokens.shape[1])
             return np.where(keep | ~real, tokens, self.unk).astype(tokens.dtype), lengths, keep
         # False sorts before True, so that the remaining words move to the front in their order.
         order = np.argsort(~keep, axis=1, kind="stable")

@@ -14,12 +14,14 @@ with `gates_on="input"` they do not.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gatedjax._utils.choices import check_choice
 from gatedjax._utils.types import Params
+from gatedjax.analysis._checks import check_scores
 from gatedjax.analysis._rationale import Faithfulness, compare, join, texts_of
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
@@ -137,11 +139,8 @@ def faithfulness(
     shape = tokens.shape
     tokens, lengths, real = tokens[used], lengths[used], real[used]
 
-    def check_scores(name: str, values: ArrayLike) -> np.ndarray:
-        array = np.asarray(values, np.float64)
-        if array.shape != shape:
-            raise ValueError(f"{name} must have shape {shape}, that of tokens, got {array.shape}")
-        array = array[used]
+    def scores_of(name: str, values: ArrayLike) -> np.ndarray:
+        array = check_scores(name, values, shape)[used]
         if np.isnan(array[real]).any():
             raise ValueError(f"{name} must be a number at each word, got nan")
         return array
@@ -153,9 +152,9 @@ def faithfulness(
     if scores is None:
         own_scores = runner.compute_scores(source, tokens, lengths, first)
     else:
-        own_scores = check_scores("scores", scores)
+        own_scores = scores_of("scores", scores)
     if kept is not None:
-        open_words = (check_scores("kept", kept) > 0) & real
+        open_words = (scores_of("kept", kept) > 0) & real
     else:
         open_words = _find_open_words(first, real) if gated else None
     if names is None:
@@ -170,7 +169,7 @@ def faithfulness(
             ranked[name] = list(_passes.random_scores(key, ids[used], tokens.shape[1], draws))
         else:
             ranked[name] = [runner.compute_scores(name, tokens, lengths, first)]
-    ranked |= {name: [check_scores(name, values)] for name, values in further.items()}
+    ranked |= {name: [scores_of(name, values)] for name, values in further.items()}
 
     parts = []
     for begin in range(0, len(used), rows):
@@ -203,8 +202,7 @@ def _check_options(
 ) -> None:
     if not shares or not all(0 <= q <= 1 for q in shares):
         raise ValueError(f"shares must be one or more numbers in [0, 1], got {shares}")
-    if deletion not in get_args(Deletion):
-        raise ValueError(f"deletion must be 'remove' or 'unk', got {deletion!r}")
+    check_choice(Deletion, deletion=deletion)
     for name, count in counts.items():
         if count < 1:
             raise ValueError(f"{name} must be at least 1, got {count}")
@@ -271,8 +269,7 @@ def rationale_scores(
     # Imported here because both import JAX.
     from gatedjax.analysis import _deletion, _passes
 
-    if source not in get_args(Source):
-        raise ValueError(f"source must be 'gates', 'attention' or 'gradient', got {source!r}")
+    check_choice(Source, source=source)
     tokens, lengths, real = texts_of(batch)
     runner = _deletion.Runner(_passes.StaticNetwork(model), params, rows, "remove", 1)
     scores = runner.compute_scores(source, tokens, lengths, runner.predict(tokens, lengths))

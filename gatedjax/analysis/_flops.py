@@ -9,6 +9,8 @@ from typing import Literal, NamedTuple, SupportsIndex
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gatedjax._utils.choices import check_choice
+
 Count = Literal["flops", "macs"]
 Score = Literal["zhou", "mlp1"]
 Auxiliary = Literal["lstm", "fnn", "att"]
@@ -73,8 +75,8 @@ def attention_flops(
       from its figures, about 400 per token.
     """
     attended, width = _check_integer("attended", attended, 0), _check_integer("width", width, 1)
-    _check_option("count", count, ("flops", "macs"))
-    _check_option("score", score, ("zhou", "mlp1"))
+    check_choice(Count, count=count)
+    check_choice(Score, score=score)
     # MACs leave out the softmax, because it has no product that is followed by an addition.
     per_token = 4 * width + 3 if count == "flops" else 2 * width
     if score == "mlp1":
@@ -121,7 +123,7 @@ def auxiliary_flops(
     Returns:
       The number of operations.
     """
-    _check_option("kind", kind, ("lstm", "fnn", "att"))
+    check_choice(Auxiliary, kind=kind)
     tokens, examples = _check_integer("tokens", tokens, 0), _check_integer("examples", examples, 0)
     input_dim = _check_integer("input_dim", input_dim, 1)
     hidden = _check_integer("hidden", hidden, 1)
@@ -234,9 +236,3 @@ def _check_counts(name: str, values: ArrayLike) -> np.ndarray:
     if np.any(values < 0):
         raise ValueError(f"{name} must not be negative, got {values.min()}")
     return values
-
-
-def _check_option(name: str, value: str, names: tuple[str, ...]) -> None:
-    if value not in names:
-        listed = ", ".join(map(repr, names))
-        raise ValueError(f"{name} must be one of {listed}, got {value!r}")

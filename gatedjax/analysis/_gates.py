@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gatedjax.analysis._checks import check_numbers
+from gatedjax.analysis._checks import check_lengths, check_numbers
 
 
 class Density(NamedTuple):
@@ -132,20 +132,8 @@ def _check_rows(
     values: ArrayLike, lengths: ArrayLike, name: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Checks N rows of values; returns values [N, T], a mask bool [N, T] and lengths int64 [N]."""
-    values, lengths = np.asarray(values), np.asarray(lengths)
+    values = np.asarray(values)
     if values.ndim != 2:
         raise ValueError(f"{name} must have shape [N, T], got {values.shape}")
-    if lengths.shape != values.shape[:1]:
-        raise ValueError(
-            f"lengths must have shape {values.shape[:1]}, a length for each row of {name}, "
-            f"got {lengths.shape}"
-        )
-    if lengths.size and not np.issubdtype(lengths.dtype, np.integer):
-        raise ValueError(f"lengths must be integers, got dtype {lengths.dtype}")
-    lengths = lengths.astype(np.int64)
-    if np.any((lengths < 0) | (lengths > values.shape[1])):
-        raise ValueError(
-            f"lengths must be in [0, {values.shape[1]}], the width of {name}, "
-            f"got {lengths.min()} to {lengths.max()}"
-        )
-    return values, np.arange(values.shape[1])[None, :] < lengths[:, None], lengths
+    lengths, real = check_lengths(lengths, values.shape, name)
+    return values, real, lengths

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gatedjax._utils.choices import check_choice
 from gatedjax.analysis._checks import check_numbers
 
 THRESHOLD = 0.95
@@ -76,8 +77,7 @@ def normalise(
     Reference: Guo 2017 (AGT), section 3.1. Deviation: the paper does not specify the rescaling;
       min-max gives 0 and 1 in each row, as in the figure 2 of the paper.
     """
-    if how not in ("minmax", "max"):
-        raise ValueError(f"how must be 'minmax' or 'max', got {how!r}")
+    check_choice(("minmax", "max"), how=how)
     values, real = _check_values(attention, mask, "attention")
     values = np.where(real, values, 0.0)
     check_numbers("attention", values, where=" at real words")
@@ -127,8 +127,7 @@ def select(
 
     Reference: Guo 2017 (AGT), section 3.1.
     """
-    if rule not in ("threshold", "median_of_sentence"):
-        raise ValueError(f"rule must be 'threshold' or 'median_of_sentence', got {rule!r}")
+    check_choice(("threshold", "median_of_sentence"), rule=rule)
     values, real = _check_values(r, mask, "r")
     # The median of no values is not defined.
     if rule == "threshold" or not values.size:

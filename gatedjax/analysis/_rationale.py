@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gatedjax.analysis._checks import check_lengths
 from gatedjax.analysis._significance import holm, least_p_value, paired_bootstrap
 from gatedjax.analysis._text import render_table
 
@@ -141,26 +142,13 @@ def texts_of(batch: Mapping[str, ArrayLike]) -> tuple[np.ndarray, np.ndarray, np
     """Returns tokens int32 [B, T] (0 at padding), lengths int32 [B], and a mask [B, T] of words."""
     if missing := {"tokens", "lengths"} - batch.keys():
         raise ValueError(f"batch must have {', '.join(sorted(missing))}, got {sorted(batch)}")
-    tokens, lengths = np.asarray(batch["tokens"]), np.asarray(batch["lengths"])
-    for name, array in {"tokens": tokens, "lengths": lengths}.items():
-        if not np.issubdtype(array.dtype, np.integer):
-            raise TypeError(f"{name} must be integers, got dtype {array.dtype}")
-    if tokens.ndim != 2 or lengths.shape != tokens.shape[:1]:
-        raise ValueError(
-            f"batch must have tokens [B, T] and lengths [B], got {tokens.shape} and {lengths.shape}"
-        )
-    if np.any((lengths < 0) | (lengths > tokens.shape[1])):
-        raise ValueError(
-            f"lengths must be in [0, {tokens.shape[1]}], got {lengths.min()} to {lengths.max()}"
-        )
-    tokens, lengths = tokens.astype(np.int32), lengths.astype(np.int32)
-    real = word_mask(lengths, tokens)
-    return np.where(real, tokens, 0), lengths, real
-
-
-def word_mask(lengths: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-    """Returns True at the words of each text, bool [B, T]."""
-    return np.arange(tokens.shape[1])[None] < lengths[:, None]
+    tokens = np.asarray(batch["tokens"])
+    if not np.issubdtype(tokens.dtype, np.integer):
+        raise TypeError(f"tokens must be integers, got dtype {tokens.dtype}")
+    if tokens.ndim != 2:
+        raise ValueError(f"tokens must have shape [B, T], got {tokens.shape}")
+    lengths, real = check_lengths(batch["lengths"], tokens.shape, "tokens")
+    return np.where(real, tokens, 0).astype(np.int32), lengths.astype(np.int32), real
 
 
 def join(parts: Sequence[Rationale]) -> Rationale:

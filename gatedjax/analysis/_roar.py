@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gatedjax.analysis._checks import check_numbers
+from gatedjax.analysis._checks import check_numbers, check_scores
 from gatedjax.analysis._rationale import texts_of
 
 ROAR_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -129,13 +129,9 @@ def mask_top(
     earlier words come first.
     """
     words, sizes, real = texts_of({"tokens": tokens, "lengths": lengths})
-    ranked = np.asarray(scores, np.float64)
+    ranked = check_scores("scores", scores, words.shape)
     masked = np.zeros(words.shape, bool) if already is None else np.asarray(already)
-    for name, array in {"scores": ranked, "already": masked}.items():
-        if array.shape != words.shape:
-            raise ValueError(
-                f"{name} must have shape {words.shape}, that of tokens, got {array.shape}"
-            )
+    check_scores("already", masked, words.shape)
     if masked.dtype != bool:
         raise TypeError(f"already must be bool, got dtype {masked.dtype}")
     if not 0 <= share <= 1:

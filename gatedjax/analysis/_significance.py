@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gatedjax._utils.choices import check_choice
 from gatedjax.analysis._checks import check_numbers
 
 # The number of counts that are in memory at the same time.
@@ -118,8 +119,7 @@ def mcnemar(
     Returns:
       The discordant counts and the p-value, which is 1 if the systems never differ.
     """
-    if alternative not in ("two-sided", "greater"):
-        raise ValueError(f"alternative must be 'two-sided' or 'greater', got {alternative!r}")
+    check_choice(("two-sided", "greater"), alternative=alternative)
     a, b = _check_pair(correct_a, correct_b)
     for name, values in (("correct_a", a), ("correct_b", b)):
         if not np.all((values == 0) | (values == 1)):

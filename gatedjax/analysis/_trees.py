@@ -2,11 +2,12 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gatedjax._utils.choices import check_choice
 from gatedjax.analysis._checks import check_numbers
 
 Norm = Literal["rows", "area", "none"]
@@ -187,10 +188,8 @@ def from_attention(
     if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:
         raise ValueError(f"weights must have shape [N, N], got {weights.shape}")
     check_numbers("weights", weights, 0)
-    if norm not in get_args(Norm):
-        raise ValueError(f"norm must be 'rows', 'area' or 'none', got {norm!r}")
-    if single not in get_args(Single):
-        raise ValueError(f"single must be 'mass' or 'one', got {single!r}")
+    check_choice(Norm, norm=norm)
+    check_choice(Single, single=single)
     if not floor > 0:
         raise ValueError(f"floor must be positive, got {floor}")
     size = len(weights)

@@ -27,6 +27,7 @@ from gatedjax.functional._checks import (
     check_values,
     wide_dtype,
 )
+from gatedjax.functional._recurrence import real_alone
 from gatedjax.functional._types import ArrayLike
 
 # exp(80) is finite in float32 with room for a sum: the bound on d(weight)/d(gate) of a closed gate.
@@ -295,9 +296,7 @@ def attention_pool(
     if mask is None:
         return pool_finite(states, weights)
     # Weights and states are both cleared, because 0 * NaN is NaN.
-    weights = jnp.where(mask, weights, jnp.zeros_like(weights))
-    states = jnp.where(jnp.asarray(mask)[..., None], states, jnp.zeros_like(states))
-    return weighted_sum(states, weights)
+    return weighted_sum(*real_alone((states, weights), mask))
 
 
 def pool_finite(states: Array, weights: Array) -> Array:
@@ -390,13 +389,13 @@ def local_attention_weights(
     # A position p outside the sequence, or a half width below 0.5, may leave all tokens out of the
     # window; the nearest token keeps the softmax defined.
     inside = (jnp.abs(steps - centre) <= half_width) | (steps == nearest)
-    softmax = masked_softmax(jnp.asarray(scores, dtype), mask & inside)
+    wide, keep = jnp.asarray(scores, dtype), mask & inside
     log_gaussian = -((steps - centre) ** 2) / (2 * (half_width / 2) ** 2)
     if renormalise:
         # One softmax in log space: a window whose Gaussian underflows still sums to 1.
-        weights = masked_softmax(jnp.asarray(scores, dtype) + log_gaussian, mask & inside)
+        weights = softmax_where(wide + log_gaussian, keep)
     else:
-        weights = softmax * jnp.exp(log_gaussian)
+        weights = softmax_where(wide, keep) * jnp.exp(log_gaussian)
     return weights.astype(jnp.result_type(scores))
 
 

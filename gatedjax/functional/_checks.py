@@ -3,7 +3,7 @@
 import math
 import numbers
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -93,15 +93,6 @@ def width_error(name: str, inputs: ArrayLike, width: int, source: str) -> ValueE
         f"{name} must have width D = {width}, the rows of {source}, got width {got[-1]} in shape "
         f"{got}"
     )
-
-
-def check_choice(choices: Any, **values: object) -> None:
-    """Raises ValueError unless all values are among `choices`."""
-    allowed = choices if isinstance(choices, tuple) else get_args(choices)
-    for name, value in values.items():
-        if value not in allowed:
-            listed = ", ".join(map(repr, allowed))
-            raise ValueError(f"{name} must be one of {listed}, got {value!r}")
 
 
 def check_not_both(**arguments: object) -> None:

@@ -11,15 +11,10 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from gatedjax._utils.choices import check_choice
 from gatedjax._utils.tracing import is_traced
 from gatedjax.functional._attention import masked_softmax, weighted_sum
-from gatedjax.functional._checks import (
-    check_choice,
-    check_floating,
-    check_mask,
-    check_shape,
-    check_that,
-)
+from gatedjax.functional._checks import check_floating, check_mask, check_shape, check_that
 from gatedjax.functional._devices import on_rows
 from gatedjax.functional._export import exportable
 from gatedjax.functional._types import ArrayLike

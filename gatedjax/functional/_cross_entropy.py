@@ -18,6 +18,7 @@ from gatedjax.functional._checks import (
     listed_as_array,
     wide_dtype,
 )
+from gatedjax.functional._recurrence import real_alone
 
 
 def linear_cross_entropy(
@@ -77,12 +78,10 @@ def linear_cross_entropy(
     classes = kernel.shape[1]
     requirement = f"be in [0, {classes}); exclude positions without a target by mask"
     check_values("targets", targets, mask, lambda x: (x < 0) | (x >= classes), requirement)
-    if mask is not None:
-        targets = jnp.where(mask, targets, 0)
-        states = jnp.where(jnp.asarray(mask)[..., None], states, jnp.zeros_like(states))
+    targets, states = real_alone((targets, states), mask)
     rows = states.reshape(targets.size, states.shape[-1])
     nll = _nll(rows, kernel, bias, targets.reshape(-1)).reshape(targets.shape)
-    return nll if mask is None else jnp.where(mask, nll, 0)
+    return real_alone(nll, mask)
 
 
 def _nll(states: Array, kernel: Array, bias: Array | None, targets: Array) -> Array:

@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from gatedjax._utils.choices import check_choice
 from gatedjax.functional._attention import step_mask
-from gatedjax.functional._checks import check_choice, wide_dtype
+from gatedjax.functional._checks import wide_dtype
 from gatedjax.functional._devices import run_core, target_platform
 from gatedjax.functional._persistent._backend import (
     RecurrenceBackend,

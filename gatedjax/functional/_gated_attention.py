@@ -5,14 +5,9 @@ from typing import Literal
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from gatedjax._utils.choices import check_choice
 from gatedjax.functional._attention import masked_softmax
-from gatedjax.functional._checks import (
-    check_choice,
-    check_floating,
-    check_mask,
-    check_that,
-    wide_dtype,
-)
+from gatedjax.functional._checks import check_floating, check_mask, check_that, wide_dtype
 
 Gating = Literal["multiply", "sum", "concat"]
 """The operations with which `gated_attention` joins a token and its view of the query."""

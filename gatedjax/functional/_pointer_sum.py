@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from gatedjax._utils.choices import check_choice
 from gatedjax.functional._checks import (
-    check_choice,
     check_floating,
     check_mask,
     check_that,

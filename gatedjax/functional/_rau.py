@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from gatedjax._utils.choices import check_choice
 from gatedjax.functional._cell_scan import Blocks, Cell, Terms, run_cell, run_forward, terms_of
-from gatedjax.functional._checks import check_choice, wide_dtype
+from gatedjax.functional._checks import wide_dtype
 from gatedjax.functional._devices import run_core
 from gatedjax.functional._directions import Unit, kind_of, register, run_recurrences
 from gatedjax.functional._export import exportable

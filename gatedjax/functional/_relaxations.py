@@ -9,10 +9,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Key
 
+from gatedjax._utils.choices import check_choice
 from gatedjax._utils.tracing import check_key, is_traced
 from gatedjax.functional._checks import (
     check_axis,
-    check_choice,
     check_floating,
     check_mask,
     check_same_shape,

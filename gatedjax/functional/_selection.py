@@ -8,6 +8,7 @@ from jaxtyping import Array, Bool, Float
 from gatedjax.functional._attention import masked_softmax
 from gatedjax.functional._checks import check_floating, check_mask, check_that, wide_dtype
 from gatedjax.functional._devices import run_core
+from gatedjax.functional._recurrence import real_alone
 
 
 def selection_vectors(
@@ -53,19 +54,15 @@ def selection_vectors(
     check_that(keys.shape[:-1] == words.shape[:-1], message, keys)
     check_that(vectors.ndim == 2, "vectors must be [L, A]", vectors)
     layers, hidden = vectors.shape
-    message = (
-        f"kernels must have shape {(layers, keys.shape[-1], hidden)} (the first axis may be 1)"
-    )
-    check_that(
-        kernels.shape in {(n, keys.shape[-1], hidden) for n in (1, layers)}, message, kernels
-    )
+    shape = layers, keys.shape[-1], hidden
+    fits = kernels.shape in (shape, (1, *shape[1:]))
+    check_that(fits, f"kernels must have shape {shape} (the first axis may be 1)", kernels)
     check_mask(mask, words.shape[:-1])
-    if mask is not None:
-        words, keys = (jnp.where(mask[..., None], x, jnp.zeros_like(x)) for x in (words, keys))
-        mask = jnp.expand_dims(mask, -2)
+    words, keys = real_alone((words, keys), mask)
     lead = words.ndim - 2
     scores = run_core(_scores, (), (keys, kernels, vectors), (keys,), axes=lead)
-    attention = masked_softmax(jnp.swapaxes(scores, -1, -2), mask)
+    real = None if mask is None else jnp.expand_dims(mask, -2)
+    attention = masked_softmax(jnp.swapaxes(scores, -1, -2), real)
     # All layers pool the same words, so the layers are rows of one product.
     dtype = wide_dtype(words, attention)
     selected = jnp.einsum("...ln,...nd->...ld", attention, words, preferred_element_type=dtype)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from gatedjax._utils.choices import check_choice
 from gatedjax.functional._attention import (
     masked_softmax,
     softmax_of_open,
@@ -15,7 +16,6 @@ from gatedjax.functional._attention import (
 )
 from gatedjax.functional._checks import (
     check_broadcasts,
-    check_choice,
     check_floating,
     check_mask,
     check_shape,

@@ -1,5 +1,6 @@
-"""Checks of batches, the limit of the widths of a head, and the temperature of a step."""
+"""Checks of batches and options, and the temperature of a step."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,17 @@ def _check_widths(name: str, widths: Sequence[int]) -> None:
 
 
 WIDTHS = Limit("widths of layers", _check_widths)
+
+
+def check_defaults(config: Any, names: Sequence[str], where: str, reason: str = "") -> None:
+    """Raises ValueError unless options that have no effect have their defaults. `where` is the
+    choice that excludes them, such as "cell='gru'", and `reason` explains why.
+    """
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    for name in names:
+        if (value := getattr(config, name)) != defaults[name]:
+            why = f": {reason}" if reason else ""
+            raise ValueError(f"{name} must be {defaults[name]!r} for {where}, got {value!r}{why}")
 
 
 def no_dict_error(batch: object, axes: Mapping[str, str]) -> TypeError:

@@ -72,8 +72,8 @@ def word_vectors(model: Any, width: int | None = None, **options: Any) -> gnn.Wo
 
 
 @dataclasses.dataclass(frozen=True)
-class ClassifierTask:
-    """The task of a classifier: cross-entropy as the loss, and accuracy."""
+class NetworkTask:
+    """The base class of tasks: initial parameters, and those that training does not change."""
 
     model: Any
 
@@ -100,6 +100,11 @@ class ClassifierTask:
         # dropout.
         streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
         return self.model.init(streams, batch, train=True)["params"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassifierTask(NetworkTask):
+    """The task of a classifier: cross-entropy as the loss, and accuracy."""
 
     def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> Metrics:
         """Computes the training loss of a batch.

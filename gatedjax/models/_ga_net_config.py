@@ -19,17 +19,13 @@ from gatedjax._utils.field_limits import (
 from gatedjax._utils.limits import MOST_LAYERS, MOST_LENGTH, MOST_STEPS
 from gatedjax.gates import Estimator
 from gatedjax.gates._named import KINDS, EstimatorName, create_estimator
+from gatedjax.models._checks import check_defaults
 
 
 def needs_relaxed_words(estimator: Any) -> bool:
     """Returns True if an estimator cannot train gates on the input (gates_on="input")."""
     # Only pathwise estimators have the attribute `hard`.
     return estimator.needs_gradient and not hasattr(estimator, "hard")
-
-
-def gateless_error(system: str) -> ValueError:
-    """Returns a ValueError for an estimator that is set for a `system` without gates."""
-    return ValueError(f"estimator must be None for system={system!r}: no gates")
 
 
 def unread_error(option: str) -> ValueError:
@@ -169,19 +165,5 @@ class GANetConfig:
     def __post_init__(self) -> None:
         check_options(self)
         if self.system != "ganet":
-            self._check_without_gates()
-
-    def _check_without_gates(self) -> None:
-        """Raises ValueError if `density`, `estimator` or gates_on="input" is set without gates."""
-        if self.gates.density is not None:
-            raise ValueError(
-                f"density must be None for system={self.system!r}, got {self.gates.density}: it "
-                "has no gates"
-            )
-        if self.gates.estimator is not None:
-            raise gateless_error(self.system)
-        if self.gates.gates_on == "input":
-            raise ValueError(
-                f"gates_on must be 'attention' for system={self.system!r}, got 'input': it has no "
-                "gates"
-            )
+            names = ("density", "estimator", "gates_on")
+            check_defaults(self.gates, names, f"system={self.system!r}", "it has no gates")

@@ -18,21 +18,21 @@ from gatedjax.gates._estimator import check_estimator
 from gatedjax.gates._named import takes_temperature
 from gatedjax.models._checks import check_batch, schedule
 from gatedjax.models._classification import (
+    NetworkTask,
     accuracy,
     class_metrics,
     class_predictions,
     cross_entropy,
-    frozen_embeddings,
 )
 from gatedjax.models._density import constraint
-from gatedjax.models._ga_net_config import gateless_error, needs_relaxed_words, unread_error
+from gatedjax.models._ga_net_config import needs_relaxed_words, unread_error
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.ga_net import GANet, first_draw, mean_log_probability
 from gatedjax.training import Ratio
 
 
 @dataclasses.dataclass(frozen=True)
-class GANetTask:
+class GANetTask(NetworkTask):
     """The task for training and evaluating a `GANet` or a baseline.
 
     The loss of an example is cross-entropy + lambda * mean gate over the true length (eq. 10). With
@@ -77,7 +77,9 @@ class GANetTask:
         check_estimator(self.estimator)
         config, name = self.model.config, type(self.estimator).__name__
         if config.system != "ganet":
-            raise gateless_error(config.system)
+            raise ValueError(
+                f"estimator must be None for system={config.system!r}, got {name}: it has no gates"
+            )
         if config.gates.estimator is not None:
             raise ValueError(
                 "estimator must be None for a configuration with estimator="
@@ -85,14 +87,6 @@ class GANetTask:
             )
         if config.gates.gates_on == "input" and needs_relaxed_words(self.estimator):
             raise unread_error(f"estimator={name}")
-
-    @property
-    def frozen(self) -> tuple[str, ...]:
-        """Paths of the parameters that training does not change.
-
-        They are ("embed/embedding",) if the network freezes its word vectors, else ().
-        """
-        return frozen_embeddings(self.model)
 
     @property
     def sweepable(self) -> tuple[str, ...]:

@@ -18,14 +18,14 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._utils.choices import check_choice
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.field_limits import FINITE, RATE, at_least, check_options
 from gatedjax._utils.limits import MOST_LAYERS
 from gatedjax._utils.types import Keywords
-from gatedjax.functional._checks import check_choice
 from gatedjax.functional._export import exportable
-from gatedjax.models._checks import WIDTHS, check_batch
+from gatedjax.models._checks import WIDTHS, check_batch, check_defaults
 from gatedjax.models._classification import ClassifierTask, word_vectors
 from gatedjax.models._types import Batch
 from gatedjax.nn._keys import example_keys, fold_keys
@@ -81,28 +81,18 @@ class AGTConfig:
         check_options(self)
         for site in self.dropout_sites:
             check_choice(DropoutSite, dropout_sites=site)
+        where = f"system={self.system!r}"
+        if self.system != "agt":
+            names = ("ablate_above", "share_attention_matrix")
+            check_defaults(self, names, where, "it has no layers with gates and attention")
+        if self.system == "average":
+            check_defaults(self, ("attend_raw",), where, "it has no attention")
         if self.ablate_above is None:
-            if self.ablate_mode != "highway":
-                raise ValueError(
-                    f"ablate_mode must be 'highway' for ablate_above=None, got {self.ablate_mode!r}"
-                )
-        elif self.system != "agt":
-            raise ValueError(
-                f"ablate_above must be None for system={self.system!r}, got {self.ablate_above}: "
-                "it has no gates"
-            )
+            check_defaults(self, ("ablate_mode",), "ablate_above=None")
         elif not 0 <= self.ablate_above < self.num_layers:
             raise ValueError(
                 f"ablate_above must be in [0, num_layers - 1 = {self.num_layers - 1}], "
                 f"got {self.ablate_above}"
-            )
-        if self.share_attention_matrix and self.system != "agt":
-            raise ValueError(
-                f"share_attention_matrix must be False for system={self.system!r}, got True"
-            )
-        if self.attend_raw and self.system == "average":
-            raise ValueError(
-                "attend_raw must be False for system='average', got True: it has no attention"
             )
 
 

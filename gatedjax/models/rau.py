@@ -23,7 +23,7 @@ from gatedjax._utils.field_limits import FINITE, POSITIVE, RATE, at_least, check
 from gatedjax._utils.limits import MOST_LAYERS
 from gatedjax._utils.types import Keywords, Tree
 from gatedjax.functional._export import exportable
-from gatedjax.models._checks import check_batch
+from gatedjax.models._checks import check_batch, check_defaults
 from gatedjax.models._classification import ClassifierTask, word_vectors
 from gatedjax.models._types import Batch
 from gatedjax.nn._initializers import symmetric_uniform
@@ -99,30 +99,15 @@ class RAUConfig:
             raise ValueError(
                 "rescale must be False for attention='sigmoid', got True: there is no softmax axis"
             )
+        where = f"cell={self.cell!r}"
         if self.cell != "rau":
-            for name, default in (("attention", "feature_proj"), ("attn_hidden", 0)):
-                if getattr(self, name) != default:
-                    raise ValueError(
-                        f"{name} must be {default!r} for cell={self.cell!r}, got "
-                        f"{getattr(self, name)!r}: it has no attention"
-                    )
-            if self.rescale:
-                raise ValueError(
-                    f"rescale must be False for cell={self.cell!r}, got True: it has no attention"
-                )
-        if self.forget_bias and self.cell != "lstm":
-            raise ValueError(
-                f"forget_bias must be 0 for cell={self.cell!r}, got {self.forget_bias}: it has no "
-                "forget gate"
-            )
-        if self.gate_bias and self.cell == "lstm":
-            raise ValueError(
-                f"gate_bias must be 0 for cell='lstm', got {self.gate_bias}: use forget_bias"
-            )
-        if self.reset_after and self.cell == "lstm":
-            raise ValueError(
-                "reset_after must be False for cell='lstm', got True: it has no reset gate"
-            )
+            of_attention = ("attention", "attn_hidden", "rescale")
+            check_defaults(self, of_attention, where, "it has no attention")
+        if self.cell == "lstm":
+            reason = "it has no reset gate; use forget_bias"
+            check_defaults(self, ("gate_bias", "reset_after"), where, reason)
+        else:
+            check_defaults(self, ("forget_bias",), where, "it has no forget gate")
 
 
 @exportable

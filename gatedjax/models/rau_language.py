@@ -17,13 +17,12 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax._utils.field_checks import check_fields
-from gatedjax._utils.tracing import check_key
 from gatedjax._utils.types import Params, Tree
 from gatedjax.functional._devices import rows_like, take_rows
 from gatedjax.functional._export import exportable
 from gatedjax.functional._types import Carry
 from gatedjax.models._checks import check_batch
-from gatedjax.models._classification import frozen_embeddings
+from gatedjax.models._classification import NetworkTask
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.rau import RAUConfig, recurrent_layers
 from gatedjax.nn._initializers import symmetric_uniform
@@ -184,7 +183,7 @@ class RAULanguageModel(nn.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class RAULanguageTask:
+class RAULanguageTask(NetworkTask):
     """The task of training and evaluating an `RAULanguageModel`.
 
     A window has T successive words of each of B texts. The loss is the sum over the steps of a
@@ -200,28 +199,6 @@ class RAULanguageTask:
     """
 
     model: RAULanguageModel
-
-    @property
-    def frozen(self) -> tuple[str, ...]:
-        """Paths of the parameters that training does not change.
-
-        They are ("embed/embedding",) if the network freezes its word vectors, else ().
-        """
-        return frozen_embeddings(self.model, "embed/embedding")
-
-    def init(self, key: Array, batch: Batch) -> Tree:
-        """Draws initial parameters.
-
-        Args:
-          key: a PRNG key.
-          batch: a window of T words per text, "tokens" int [B, T] and "lengths" int [B].
-
-        Returns:
-          The parameters, a nested dict of arrays.
-        """
-        check_key(key=key)
-        streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
-        return self.model.init(streams, batch, train=True)["params"]
 
     def init_carried(self, key: Array | None, batch: Batch) -> Carried:
         """Returns the state at the beginning of a text.

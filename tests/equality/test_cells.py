@@ -7,6 +7,7 @@ paper's command finds its cells.
 
 import contextlib
 import dataclasses
+import functools
 import importlib
 import io
 import itertools
@@ -94,6 +95,7 @@ def _paper(name: str) -> Paper:
     return importlib.import_module(f"experiments.{name}.paper").PAPER
 
 
+@functools.cache
 def _cells(paper: str, command: str) -> list[Any]:
     """The cells of a command: each has data, variant and the configuration of every seed."""
     made = options_of(_paper(paper))
@@ -144,6 +146,7 @@ def _defaults(paper: str) -> dict[str, Any]:
     return {name: to_json_values(kind()) for name, kind in sorted(kinds.items())}
 
 
+@functools.cache
 def _presets(paper: str) -> dict[str, Any]:
     presets = _paper(paper).presets
     return {name: _changes(config) for name, config in presets.items()}
@@ -237,12 +240,8 @@ def test_every_table_trains_the_cells_that_it_trained_in_their_order(paper, want
 
 
 @pytest.mark.parametrize("paper", slow_but(PAPERS, "agt", "ga_net"))
-def test_two_names_mean_one_run_only_where_that_is_stated(paper):
+def test_names_and_runs_match_whatever_table_trains_them_but_where_that_is_stated(paper):
     assert _same(paper) == SAME.get(paper, [])
-
-
-@pytest.mark.parametrize("paper", slow_but(PAPERS, "agt", "ga_net"))
-def test_one_name_means_one_run_whatever_table_trains_it(paper):
     for name, configs in _runs(paper).items():
         for one, other in itertools.pairwise(configs):
             assert one == other, name

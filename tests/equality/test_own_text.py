@@ -26,11 +26,10 @@ import pytest
 import scipy
 import scipy.linalg  # loads its own library, which `threadpool_info` would else not list
 from safetensors.numpy import load_file
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_info
 
 from gatedjax import text as own
 from gatedjax.__main__ import main
-from tests._slow import slow_but
 from tests.equality._golden import as_json, digest, golden
 from tests.equality._own_files import (
     CASES,
@@ -355,18 +354,6 @@ def test_a_network_says_and_answers_what_it_did(name, tmp_path):
 
 def test_a_model_of_states_says_and_answers_what_it_did(tmp_path):
     compare(STATES, described_states(tmp_path))
-
-
-@pytest.mark.parametrize("name", slow_but(LEXICONS, "many classes"))
-def test_the_number_of_threads_of_linear_algebra_changes_no_bit(name, tmp_path):
-    found = []
-    for threads in (1, 2):
-        folder = tmp_path / str(threads)
-        folder.mkdir()
-        with within(folder), threadpool_limits(threads, "blas"):
-            assert called(*trained(CASES[name]))["status"] == 0
-            found.append([bits(Path("model")), Path("model/report.json").read_bytes()])
-    assert found[0] == found[1]
 
 
 def test_every_file_is_here_and_has_an_answer_for_every_text():

@@ -19,6 +19,7 @@ _SMALL = {
     "ganet": {"embedding_dim": 5, "hidden": 4, "aux_hidden": 3},
     "agt": {"num_layers": 2, "embedding_dim": 5, "hidden": 4, "attention_hidden": 3},
     "ssan": {"hidden": 8, "filter_size": 8, "num_heads": 2},
+    **{name: {"embedding_dim": 5, "hidden": 4} for name in ("rau", "gru", "lstm")},
 }
 
 

@@ -3,7 +3,6 @@
 import collections
 import concurrent.futures
 import dataclasses
-import hashlib
 import itertools
 import math
 import pickle
@@ -15,6 +14,8 @@ import unicodedata
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
+from scipy.special import softmax
+from threadpoolctl import threadpool_limits
 
 from gatedjax.lexicon import (
     EmptyLexicon,
@@ -23,12 +24,10 @@ from gatedjax.lexicon import (
     fit_weights,
     spell,
 )
-from gatedjax.lexicon._features import count_features, weigh_cells
 from gatedjax.lexicon._spelling import NgramKeys, is_spaceless
 from gatedjax.text.corpus._tokens import Splitter, Tokenizer, learn_units
 from tests._programs import environment
 from tests.conftest import ROOT
-from tests.lower_bounds import requirements
 
 GOOD, BAD = ["fine", "moving", "bright", "warm"], ["dull", "slow", "flat", "cold"]
 TEXTS = [
@@ -49,7 +48,9 @@ UNIT_OF = dict(zip([*GOOD, *BAD], _UNITS, strict=True)) | {
     "the": "の",
 }
 UNITS = [[UNIT_OF.get(word, word) for word in text] for text in TEXTS]
-both_scripts = pytest.mark.parametrize("texts", [TEXTS, UNITS], ids=["spaces", "units"])
+both_scripts = pytest.mark.parametrize(
+    ("num_classes", "texts"), [(2, TEXTS), (3, UNITS)], ids=["spaces", "units"]
+)
 
 
 def lexicons(num_classes=2, shares=(1.0, 0.5, 0.25), texts=TEXTS):
@@ -97,59 +98,6 @@ def naive_counts(lexicon, words):
             if ngram in lexicon.ngrams:
                 add(weighted + len(lexicon.pairs) + lexicon.ngrams.index(ngram))
     return counts
-
-
-def naive_logits(lexicon, words):
-    """The equation of `Lexicon`, feature by feature, of the words that are open."""
-    if not any(word in lexicon.words for word in words):
-        return np.log(lexicon.prior)
-    counts = naive_counts(lexicon, words)
-    values = {c: float(lexicon.scale[c]) * (1 + math.log(n)) for c, n in counts.items()}
-    length = math.sqrt(sum(v * v for v in values.values())) or 1.0
-    scores = lexicon.bias.astype(float)
-    for column, value in values.items():
-        scores = scores + value / length * lexicon.weights[column].astype(float)
-    return np.array([-scores[0] / 2, scores[0] / 2]) if len(scores) == 1 else scores
-
-
-@both_scripts
-@pytest.mark.parametrize("num_classes", [2, 3])
-def test_probabilities_are_those_of_the_equation(num_classes, texts):
-    for lexicon in lexicons(num_classes, texts=texts):
-        texts = [*texts[::7], ["fine", "fine", "unseen", "and"], ["filmy", "dullish"]]
-        texts += [
-            ["看好", "电", "影", "好看", "film"],
-            ["好", ",", "好看"],
-        ]
-        reading = lexicon.read(texts)
-        for words, is_read, row in zip(texts, reading.is_read, reading.probabilities, strict=True):
-            logits = naive_logits(lexicon, list(itertools.compress(words, is_read)))
-            expected = np.exp(logits - logits.max())
-            np.testing.assert_allclose(row, expected / expected.sum(), rtol=1e-12)
-
-
-@both_scripts
-@pytest.mark.parametrize("part", [1, 40, 10**6])
-def test_features_are_counted_as_by_a_loop_in_parts_of_any_size(part, texts, monkeypatch):
-    monkeypatch.setattr("gatedjax.lexicon._features.PART", part)
-    lexicon = lexicons(texts=texts)[0]
-    texts = [["unseen", texts[0][1], texts[0][1]], [], *texts, ["xqx"]]
-    prepared = lexicon._prepare(texts)
-    borders = lexicon._join(prepared.ids, prepared.rows, prepared.types)
-    cells = count_features(
-        *(prepared.ids, prepared.rows, lexicon._columns, prepared.types.numbers),
-        *(prepared.types.spelling, borders, len(lexicon.scale)),
-    )
-    counts = np.zeros((len(texts), len(lexicon.scale)), int)
-    for row, words in enumerate(texts):
-        for column, number in naive_counts(lexicon, words).items():
-            counts[row, column] = number
-    np.testing.assert_array_equal(np.argwhere(counts), np.stack(cells[:2], 1))
-    np.testing.assert_array_equal(counts[counts > 0], cells.counts)
-    values, factors = weigh_cells(cells, lexicon.scale.astype(float), len(texts))
-    squares = np.bincount(cells.rows, values**2)[[0, *range(2, len(texts) - 1)]]
-    np.testing.assert_allclose(squares, 1)
-    assert (factors > 0).all()
 
 
 def naive_gate(lexicon, word):
@@ -203,12 +151,16 @@ def test_ngrams_of_many_words_are_found_together_like_those_of_each_word(monkeyp
 
 
 @both_scripts
-@pytest.mark.parametrize("num_classes", [2, 3])
 def test_texts_are_read_with_the_bits_of_a_loop(num_classes, texts, monkeypatch):
     """In parts of any size, and whatever was read before."""
     stages = lexicons(num_classes, texts=texts)[::2]
     splitter = social(["天气好 今天天气好", "天气 今天"] * 3)
-    texts = [splitter.split(text) for text in random_texts()]
+    odd = [
+        ["fine", "fine", "unseen", "and"],
+        ["看好", "电", "影", "好看", "film"],
+        ["好", ",", "好看"],
+    ]
+    texts = [*odd, *texts[::7], *(splitter.split(text) for text in random_texts()[::2])]
     for lexicon in stages:
         monkeypatch.setattr("gatedjax.lexicon._features.PART", 10**6)
         reading = lexicon.read(texts)
@@ -224,9 +176,10 @@ def test_texts_are_read_with_the_bits_of_a_loop(num_classes, texts, monkeypatch)
         logits = lexicon.head.add_bias(np.array(scores), lexicon.bias.astype(float))
         logits[reading.is_prior] = np.log(lexicon.prior)
         np.testing.assert_array_equal(reading.logits, logits)
+        np.testing.assert_allclose(reading.probabilities, softmax(logits, 1), rtol=1e-12)
         monkeypatch.setattr("gatedjax.lexicon._features.PART", 7)
         fresh = dataclasses.replace(lexicon)
-        for part in (texts[300:], texts[:300], texts):
+        for part in (texts[150:], texts[:150], texts):
             again = fresh.read(part)
         np.testing.assert_array_equal(again.logits, logits)
         for one, other in zip(again.is_read, reading.is_read, strict=True):
@@ -245,7 +198,7 @@ def test_a_lexicon_that_has_read_texts_is_copied_and_recovers_from_a_word_that_i
 
 def test_threads_share_the_words_that_a_lexicon_has_read():
     lexicon = lexicons()[-1]
-    texts = [[f"word{i % 97}", f"fine{i % 89}", *TEXTS[i % len(TEXTS)]] for i in range(4000)]
+    texts = [[f"word{i % 97}", f"fine{i % 89}", *TEXTS[i % len(TEXTS)]] for i in range(2000)]
     expected = lexicon.read(texts).logits
     fresh = dataclasses.replace(lexicon)
     parts = [texts[start::40] for start in range(40)]
@@ -287,7 +240,6 @@ def naive_scale(lexicon, texts, labels):
 
 
 @both_scripts
-@pytest.mark.parametrize("num_classes", [2, 3])
 def test_features_have_the_weights_of_the_equation(num_classes, texts):
     lexicon = lexicons(num_classes, texts=texts)[0]
     labels = LABELS.copy()
@@ -296,7 +248,7 @@ def test_features_have_the_weights_of_the_equation(num_classes, texts):
 
 
 @both_scripts
-def test_ngrams_are_in_two_words_or_borders_and_in_two_texts(texts):
+def test_ngrams_are_in_two_words_or_borders_and_in_two_texts(num_classes, texts):
     once = ["水", "山水", "山水"]
     carriers, rows = collections.defaultdict(set), collections.defaultdict(set)
     for row, words in enumerate([*texts, once]):
@@ -338,25 +290,19 @@ def naive_effects(lexicon, texts):
 
 
 @both_scripts
-@pytest.mark.parametrize("num_classes", [2, 3])
 def test_the_words_of_the_largest_effects_are_read(num_classes, texts):
+    """As many as fit into the share of the words; a word that is closed stays closed."""
     every, half, quarter = lexicons(num_classes, texts=texts)
     effects = naive_effects(every, texts)
     counts = collections.Counter(itertools.chain.from_iterable(texts))
-    words = list(counts)
-    scores = np.array([effects[word] for word in words])
+    scores, before = np.array([*map(effects.get, counts)]), set(counts)
     for lexicon in (half, quarter):
         room = lexicon.share * counts.total()
-        is_read = choose_words(scores, np.array([counts[word] for word in words]), room)
+        is_read = choose_words(scores, np.array([*counts.values()]), room)
         chosen = set(itertools.compress(lexicon.words, lexicon.is_read.tolist()))
-        assert chosen == set(itertools.compress(words, is_read.tolist()))
-
-
-def test_a_name_that_training_has_not_seen_is_not_read():
-    texts = [["@ann", "fine"], ["@bob", "dull"]] * 4
-    (lexicon,) = fit_lexicon(texts, np.array([1, 0] * 4), 2, [1.0])
-    (is_read,) = lexicon.read([["@ann", "@anna", "fine", "finer"]]).is_read
-    assert is_read.tolist() == [True, False, True, True]
+        assert chosen == set(itertools.compress(counts, is_read.tolist())) < before
+        assert sum(map(counts.get, chosen)) <= room
+        before = chosen
 
 
 def test_choose_words_is_a_greedy_loop():
@@ -370,6 +316,13 @@ def test_choose_words_is_a_greedy_loop():
             if scores[i] > -np.inf and counts[i] <= left:
                 expected[i], left = True, left - counts[i]
         np.testing.assert_array_equal(choose_words(scores, counts, room), expected)
+
+
+def test_a_name_that_training_has_not_seen_is_not_read():
+    texts = [["@ann", "fine"], ["@bob", "dull"]] * 4
+    (lexicon,) = fit_lexicon(texts, np.array([1, 0] * 4), 2, [1.0])
+    (is_read,) = lexicon.read([["@ann", "@anna", "fine", "finer"]]).is_read
+    assert is_read.tolist() == [True, False, True, True]
 
 
 @pytest.mark.parametrize("num_classes", [2, 3])
@@ -415,7 +368,6 @@ def random_texts():
 
 
 @both_scripts
-@pytest.mark.parametrize("num_classes", [2, 3])
 def test_the_open_words_alone_have_the_same_bits(num_classes, texts):
     splitter = social(
         ["天气好 今天天气好", "天气 今天"] * 3 if texts is TEXTS else map("".join, texts)
@@ -440,80 +392,42 @@ def test_the_open_words_alone_have_the_same_bits(num_classes, texts):
         np.testing.assert_array_equal(reading.probabilities[::9], single)
 
 
-def test_removing_a_closed_word_changes_nothing():
-    lexicon = lexicons()[-1]
-    for words in [*TEXTS[::5], ["a", "film", "and"], ["unseen"]]:
-        reading = lexicon.read([words])
-        for place in np.flatnonzero(~reading.is_read[0]):
-            less = lexicon.read([[*words[:place], *words[place + 1 :]]])
-            np.testing.assert_array_equal(less.probabilities, reading.probabilities)
-            np.testing.assert_array_equal(less.is_read[0], np.delete(reading.is_read[0], place))
-
-
 @both_scripts
-@pytest.mark.parametrize("num_classes", [2, 3])
 def test_shares_sum_to_the_logits(num_classes, texts):
     for lexicon in lexicons(num_classes, texts=texts):
         odd = [["fine", "fine", "fine", "dullness"], ["unseen"], ["好"], ["好"] * 3]
         for words in (*texts[::9], *odd, ["看好", "电", "影", "好看"]):
             parts = lexicon.parts(words)
             total = parts.bias + parts.words.sum(0) + parts.pairs.sum(0)
-            is_read = lexicon.read([words]).is_read[0]
-            expected = naive_logits(lexicon, list(itertools.compress(words, is_read)))
-            np.testing.assert_allclose(total, expected, atol=1e-12)
-            assert not parts.words[~is_read].any()
+            reading = lexicon.read([words])
+            np.testing.assert_allclose(total, reading.logits[0], atol=1e-12)
+            assert not parts.words[~reading.is_read[0]].any()
 
 
-def test_open_words_fit_into_the_density_and_stay_closed():
-    stages = lexicons(shares=(1.0, 0.5, 0.3, 0.25))
-    is_read = [np.concatenate(lexicon.read(TEXTS).is_read) for lexicon in stages]
-    for lexicon, gates, before in zip(stages[1:], is_read[1:], is_read, strict=False):
-        assert gates.mean() <= lexicon.share
-        assert not (gates & ~before).any()
-
-
-def test_the_fit_does_not_depend_on_the_hash_seed():
-    code = (
-        "import hashlib, numpy as np\n"
-        "from tests.lexicon.test_lexicon import lexicons, TEXTS\n"
-        "print(hashlib.sha1(lexicons(3)[-1].read(TEXTS).probabilities.tobytes()).hexdigest())"
-    )
-    variables = {"PYTHONHASHSEED": "1", "PYTHONPATH": str(ROOT), "PATH": ""}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=variables, capture_output=True, text=True,
-        check=True,
-    )  # fmt: skip
-    # this process has another seed, drawn by Python
-    here = lexicons(3)[-1].read(TEXTS).probabilities
-    assert done.stdout.strip() == hashlib.sha1(here.tobytes()).hexdigest()
-
-
-_TRAIN = """
+TRAIN = """
 import random, sys
-sys.modules |= dict.fromkeys(sys.argv[2:])
-import numpy as np
 from gatedjax import TextClassifier
 draw = random.Random(0)
 words = [f"{draw.choice('abcd')}{i}" for i in range(3000)]
 texts = [" ".join(draw.choices(words, k=12)) for _ in range(700)]
 labels = [max("abcdef", key=lambda c: text.count(c)) for text in texts]
-TextClassifier().fit(texts, labels).save(sys.argv[1])
+TextClassifier(share=0.5).fit(texts, labels).save(sys.argv[1])
 """
 
 
 @pytest.mark.slow
-def test_the_threads_of_the_linear_algebra_change_no_bit_of_a_model(tmp_path):
-    # A package that nobody has to install must not be needed for it.
-    hidden = {"threadpoolctl"} - requirements().keys()
-    folders = [tmp_path / threads / "model" for threads in ("1", "2")]
-    for folder in folders:
-        subprocess.run(
-            [sys.executable, "-c", _TRAIN, folder, *hidden],
-            cwd=ROOT,
-            env=environment() | {"OPENBLAS_NUM_THREADS": folder.parent.name},
-            check=True,
-        )
-    one, two = ({path.name: path.read_bytes() for path in f.iterdir()} for f in folders)
+def test_threads_of_the_linear_algebra_and_hash_seeds_change_no_bit_of_a_model(tmp_path):
+    # This process has another hash seed, drawn by Python.
+    changes = {"OPENBLAS_NUM_THREADS": "2", "PYTHONHASHSEED": "1"}
+    command = [sys.executable, "-c", TRAIN, tmp_path / "there" / "model"]
+    subprocess.run(command, cwd=ROOT, env=environment(**changes), check=True)
+    with threadpool_limits(1, "blas"), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["", tmp_path / "here" / "model"])
+        exec(TRAIN, {})
+    one, two = (
+        {path.name: path.read_bytes() for path in (tmp_path / name / "model").iterdir()}
+        for name in ("here", "there")
+    )
     assert one.keys() == two.keys()
     assert not [name for name in one if one[name] != two[name]]
 

@@ -13,22 +13,8 @@ from gatedjax.lexicon import ClassHead, LabelHead, OrdinalHead, RealHead
 from gatedjax.lexicon._linear import fit_linear, spell_run
 
 RNG = np.random.default_rng(0)
-WORDS = [
-    "fine",
-    "dull",
-    "film",
-    "the",
-    "a",
-    "cast",
-    "plot",
-    "not",
-    "very",
-    "so",
-    "so-so",
-    "it's",
-    "café",
-    "10",
-]
+WORDS = ["fine", "dull", "film", "the", "a", "cast", "plot", "not", "very", "so", "so-so", "it's"]
+WORDS += ["café", "10"]
 TEXTS = [[WORDS[i] for i in RNG.integers(len(WORDS), size=RNG.integers(1, 9))] for _ in range(120)]
 NEW = [["a", "fine", "film"], ["xyz", "dull", "a"], ["fine"] * 3, ["the", "the", "dull", "the"]]
 NUMBERS = np.array([("fine" in t) - ("dull" in t) + 0.1 * t.count("film") for t in TEXTS])

@@ -58,8 +58,9 @@ def read_slowly(pooling, vectors):
     return opened, softmax(np.array(scores) / heat)
 
 
-@pytest.mark.parametrize("num_classes", [2, 3])
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("num_classes", "dtype"), [(2, np.float16), (3, np.float32), (2, np.float64)]
+)
 def test_the_prediction_is_that_of_the_equations(num_classes, dtype):
     pooling = draw_pooling(num_classes)
     rng = np.random.default_rng(1)

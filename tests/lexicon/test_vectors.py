@@ -64,11 +64,16 @@ def naive_row(lexicon, words):
     return row / length, total / length
 
 
+def naive_square(lexicon, words):
+    """|f|^2 of the features of words, pairs and letters."""
+    counts = naive_counts(lexicon, words)
+    return sum((float(lexicon.scale[c]) * (1 + np.log(n))) ** 2 for c, n in counts.items())
+
+
 def naive_score(lexicon, words):
     """W f / |f| plus the mean weights of the pieces of each different word / |f|."""
     row, _ = naive_row(lexicon, words)
-    counts = naive_counts(lexicon, words)
-    square = sum((float(lexicon.scale[c]) * (1 + np.log(n))) ** 2 for c, n in counts.items())
+    square = naive_square(lexicon, words)
     score = row @ lexicon.weights.astype(float)
     for word in dict.fromkeys(words):
         name = word.lstrip("#@") or word
@@ -92,46 +97,30 @@ def test_logits_are_those_of_a_loop_over_words(number):
     ):
         if is_prior:
             continue
-        read = list(itertools.compress(words, is_read))
-        score = naive_score(lexicon, read)
+        score = naive_score(lexicon, list(itertools.compress(words, is_read)))
         expected = lexicon.head.add_bias(score[None], lexicon.bias.astype(float))[0]
         np.testing.assert_allclose(logits, expected, rtol=1e-9, atol=1e-9)
 
 
-def test_the_fit_is_logistic_regression_on_the_rows_of_a_loop():
-    (lexicon,) = lexicons([1.0])
-    rows, sums = map(np.array, zip(*(naive_row(lexicon, words) for words in TEXTS), strict=True))
-    # Below 500 texts the vectors have on average the length of the other features.
-    sums /= np.sqrt((sums**2).sum(1).mean())
-    features = np.concatenate([rows, sums], 1)
-    head = ClassHead(2)
-    weights, bias = fit_weights(features, LABELS, 2, head.inverse_penalty, head=head)
+# Below 500 texts the vectors have on average the length of the other features, then half of it.
+@pytest.mark.parametrize(("copies", "length"), [(1, 1.0), (7, 0.5)])
+def test_the_fit_is_logistic_regression_on_the_rows_of_a_loop(copies, length):
+    # A last word without a vector changes no mean over the vectors of the words.
+    texts = [[*words, f"end{n % 7}"] for n, words in enumerate(TEXTS * copies)]
+    labels = np.tile(LABELS, copies)
+    (lexicon,) = fit_lexicon(texts, labels, 2, [1.0], vectors=VECTORS)
+    rows, sums = map(np.array, zip(*(naive_row(lexicon, words) for words in texts), strict=True))
+    sums *= length / np.sqrt((sums**2).sum(1).mean())
+    features, head = np.concatenate([rows, sums], 1), ClassHead(2)
+    weights, bias = fit_weights(features, labels, 2, head.inverse_penalty, head=head)
     expected = head.add_bias(features @ weights, bias)
-    np.testing.assert_allclose(lexicon.read(TEXTS).logits, expected, rtol=0.01, atol=0.01)
-    without = next(fit_lexicon(TEXTS, LABELS, 2, [1.0]))
-    assert np.abs(without.read(TEXTS).logits - expected).max() > 0.05
+    np.testing.assert_allclose(lexicon.read(texts).logits, expected, rtol=0.01, atol=0.01)
+    without = next(fit_lexicon(texts, labels, 2, [1.0]))
+    assert np.abs(without.read(texts).logits - expected).max() > 0.05
 
 
-def test_from_500_texts_on_the_vectors_are_half_as_long():
-    many = [[*words, f"end{n % 7}"] for n, words in enumerate(TEXTS * 7)]
-    labels = np.tile(LABELS, 7)
-    (lexicon,) = fit_lexicon(many, labels, 2, [1.0], vectors=VECTORS)
-    sums = np.array([naive_row(lexicon, words)[1] for words in many])
-    # The mean over the words of these texts differs from that of `TEXTS` only by the factor 1,
-    # because their last words have no vector.
-    rows = np.array([naive_row(lexicon, words)[0] for words in many])
-    sums *= 0.5 / np.sqrt((sums**2).sum(1).mean())
-    head = ClassHead(2)
-    weights, bias = fit_weights(
-        np.concatenate([rows, sums], 1), labels, 2, head.inverse_penalty, head=head
-    )
-    expected = head.add_bias(np.concatenate([rows, sums], 1) @ weights, bias)
-    np.testing.assert_allclose(lexicon.read(many).logits, expected, rtol=0.01, atol=0.01)
-
-
-@pytest.mark.parametrize("share", [0.5, 0.3])
-def test_removing_unread_words_changes_no_bit_in_any_batch(share):
-    lexicon = lexicons([share])[0]
+def test_removing_unread_words_changes_no_bit_in_any_batch():
+    lexicon = lexicons([0.4])[0]
     random = np.random.default_rng(1)
     words = [*TYPES, "gloomy", "sunny", "#gloomy", "@sunny", "xqx", "dulls"]
     texts = [random.choice(words, random.integers(1, 12)).tolist() for _ in range(300)]
@@ -176,10 +165,7 @@ def test_the_part_of_an_unknown_word_is_divided_among_its_places():
     more = dataclasses.replace(lexicon, pieces=Pieces(), piece_weights=None)
     words = ["film", "sunny", "sunny"]
     with_vector, without = lexicon.parts(words), more.parts(words)
-    square = sum(
-        (float(lexicon.scale[c]) * (1 + np.log(n))) ** 2
-        for c, n in naive_counts(lexicon, words).items()
-    )
+    square = naive_square(lexicon, words)
     weight = lexicon.piece_weights[NAMES.index("sunny")].astype(float)
     expected = lexicon.head.expand(weight[None])[0] / np.sqrt(square) / 2
     for place in (1, 2):
@@ -282,10 +268,7 @@ def test_a_package_gives_the_mean_of_the_pieces_without_being_imported(package):
     (lexicon,) = lexicons([1.0], vectors)
     weights = lexicon.piece_weights.astype(float)
     for words in texts:
-        square = sum(
-            (float(lexicon.scale[c]) * (1 + np.log(n))) ** 2
-            for c, n in naive_counts(lexicon, words).items()
-        )
+        square = naive_square(lexicon, words)
         expected = naive_row(lexicon, words)[0] @ lexicon.weights.astype(float)
         for word in dict.fromkeys(words):
             ids = tokenizer.encode(word.lstrip("#")).ids

@@ -417,6 +417,15 @@ def test_a_prediction_below_the_limit_has_no_label(folder, capsys):
     assert unsure["label"] is None
     assert unsure["probability"] == plain[1]["probability"]
     assert unsure["note"].endswith(f"the most probable is {plain[1]['label']}")
+    # A threshold predicts "good", whose probability is below the limit; "bad" reaches it.
+    options = ["--threshold", "good=0.0001", "--abstain"]
+    for more in ([str(limit)], [str(limit), "--reasons"], ["1"]):
+        assert main([*args[:3], *options, *more]) == 0
+        line = json.loads(capsys.readouterr().out)
+        assert line["label"] == (None if more == ["1"] else "good")
+        assert line["probability"] < limit or more == ["1"]
+        assert line.get("note", "").endswith("most probable is bad" if more == ["1"] else "")
+        assert ("note" in line) == (more == ["1"])
     with pytest.raises(SystemExit):
         main([*args, "--abstain", "1.5"])
     assert "--abstain must be in (0, 1], got 1.5" in capsys.readouterr().err

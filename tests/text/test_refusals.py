@@ -1,6 +1,7 @@
 """What models of own text refuse: options, texts, y, sentences, encoders, tokenizers."""
 
 import functools
+import json
 import types
 
 import numpy as np
@@ -236,6 +237,9 @@ def test_what_cannot_be_used_is_refused_by_its_name(call, parts, error):
 def test_rows_of_an_indicator_are_refused_in_every_source(tmp_path):
     rows = list(zip(targets.X, ARRAY.tolist(), strict=True))
     refused(lambda: LABELS.train(rows), "got the indicator")
+    lines = [json.dumps({"text": text, "label": row}) + "\n" for text, row in rows]
+    (tmp_path / "a.jsonl").write_text("".join(lines))
+    refused(lambda: LABELS.train(tmp_path / "a.jsonl"), "got the indicator")
     refused(lambda: LABELS.train([(x, row[:1]) for x, row in rows]), "labels must be names")
 
 

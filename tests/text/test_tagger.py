@@ -1,12 +1,13 @@
 """`Tagger` and its commands: networks of a few numbers on sentences that NumPy makes."""
 
 import json
+import types
 
 import numpy as np
 import pytest
 
 from gatedjax import Tagger
-from gatedjax._commands import evaluate, predict, train
+from gatedjax._commands import _training, evaluate, predict, train
 from gatedjax.text.corpus._corpus import Rows
 from gatedjax.text.corpus._shapes import ShapedVocabulary, common_shapes, is_unknown, shapes
 from gatedjax.text.corpus._tagged import Scorer, TagRule, is_bio
@@ -47,9 +48,14 @@ def written(path, made):
 
 
 @pytest.fixture(scope="module")
-def tagger():
+def tagger(tmp_path_factory):
+    """A tagger that starts from a file of vectors."""
+    vectors, rng = tmp_path_factory.mktemp("vectors") / "vectors.txt", np.random.default_rng(0)
+    rows = [[word, *map(str, rng.normal(size=4))] for word in ("John", "in", "Rome", "elsewhere")]
+    vectors.write_text("".join(" ".join(row) + "\n" for row in rows))
     said = []
-    model = Tagger.train(sentences(200), test=sentences(40, 1), say=said.append, **OPTIONS)
+    given = {"test": sentences(40, 1), "say": said.append, "vectors": vectors}
+    model = Tagger.train(sentences(200), **given, **OPTIONS)
     model.said = said
     return model
 
@@ -113,7 +119,14 @@ def test_a_saved_tagger_says_the_same(tagger, folder):
     some = [words for words, _ in sentences(3, 2)]
     assert loaded.predict(some) == tagger.predict(some)
     assert isinstance(loaded.model_.vocabulary, ShapedVocabulary)
+    assert "elsewhere" in loaded.model_.vocabulary
+    assert loaded.get_params()["lowercase"] is False
     assert json.loads((folder / "config.json").read_text())["gatedjax"]["kind"] == "tags"
+    command = types.SimpleNamespace(out=folder, data="t.conll")
+    card = _training._card(command, "tags", tagger, tagger.model_)
+    assert card.description == "A tagger (ssan) that `gatedjax train` made."
+    assert card.data.startswith("t.conll: sentences 180 for train, 40 for test, 20 for validation.")
+    assert card.metrics["test accuracy of the most frequent tag of each word"] == 1
 
 
 # scores ------------------------------------------------------------------------------------------
@@ -256,32 +269,6 @@ def test_the_commands_agree_with_the_class(tagger, folder, tmp_path, capsys):
     status, _, error = run(evaluate, capsys, folder, path, "--tag", "1")
     assert status == 2
     assert "test.conll:1: tag must be a class of the model" in error
-
-
-def test_train_writes_a_folder_of_a_tagger(tmp_path, capsys):
-    path = written(tmp_path / "t.conll", sentences(60))
-    rng = np.random.default_rng(0)
-    vectors = tmp_path / "vectors.txt"
-    words = ["John", "in", "Rome", "elsewhere"]
-    rows = [" ".join([word, *map(str, rng.normal(size=4))]) for word in words]
-    vectors.write_text("\n".join(rows) + "\n")
-    out = tmp_path / "model"
-    network = ["--model.num-heads", "2", "--model.filter-size", "8", "--model.num-layers", "1"]
-    network += ["--num-steps", "2", "--vectors", vectors]
-    status, _, error = run(train, capsys, path, "--out", out, *network)
-    assert status == 0, error
-    said = "".join(error.split())  # long lines are wrapped
-    assert f"{path}:60sentences," in said
-    assert "themostfrequenttagofeachword1.0000(spanF11.0000)" in said
-    config = json.loads((out / "config.json").read_text())
-    assert (config["model"]["embedding_dim"], config["model"]["hidden"]) == (4, 8)
-    loaded = Tagger.load(out)
-    assert "elsewhere" in loaded.model_.vocabulary
-    assert loaded.get_params()["lowercase"] is False
-    card = (out / "README.md").read_text()
-    assert "A tagger (ssan)" in card
-    assert "accuracy of the most frequent tag of each word" in card
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["model", "t.conll", "vectors.txt"]
 
 
 def test_train_asks_for_the_columns_of_tags(tmp_path, capsys):

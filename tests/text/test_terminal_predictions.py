@@ -54,12 +54,12 @@ def test_every_kind_of_prediction_is_a_block(line, wanted, capsys, monkeypatch):
     assert max(map(count_columns, out.splitlines())) <= 40
 
 
-def in_terminal(folder, *args, columns=40):
+def in_terminal(folder, *args, columns=40, program=("-m", "gatedjax")):
     """The exit status and the output of a command in a terminal."""
     main, side = pty.openpty()
     fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     variables = {k: v for k, v in environment().items() if k not in ("COLUMNS", "LINES")}
-    command = [sys.executable, "-m", "gatedjax", *args]
+    command = [sys.executable, *program, *args]
     with subprocess.Popen(command, cwd=folder, env=variables, stdin=subprocess.DEVNULL,
                           stdout=side, stderr=subprocess.PIPE) as process:  # fmt: skip
         os.close(side)
@@ -101,8 +101,13 @@ def test_no_line_is_wider_than_the_terminal(tmp_path):
     parameters = {"w": np.zeros(3)}
     store.save(10_000, record, state=parameters, best=parameters)
     store.close()
-    commands = [("look", "reviews.csv"), ("checkpoints", "ls", "run"), ("data", "list")]
-    for command in commands:
-        status, out = in_terminal(tmp_path, *command, columns=60)
-        assert status == 0, out
-        assert max(map(count_columns, out.splitlines())) <= 60, out
+    code = (
+        "import sys; from gatedjax.__main__ import main; "
+        "sys.exit(sum(main(command.split()) for command in sys.argv[1:]))"
+    )
+    commands = ("look reviews.csv", "checkpoints ls run", "data list")
+    status, out = in_terminal(tmp_path, *commands, columns=60, program=("-c", code))
+    assert status == 0, out
+    for part in ("18 texts", "10000", "snli"):
+        assert part in out.replace(",", "")
+    assert max(map(count_columns, out.splitlines())) <= 60, out

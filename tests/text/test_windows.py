@@ -1,5 +1,7 @@
 """Documents that are longer than a network reads at once: windows and their scores."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -17,21 +19,27 @@ from gatedjax.text.models._buckets import (
     split_words,
 )
 from gatedjax.text.sources._open import open_table
+from tests.explore._models import model as draw_model
 from tests.text._own import TEXTS, options, write_csv
 
 # Each text is a document of 4 to 12 words, which the network reads four words at a time.
 LONG = [(" ".join([text, *[other for other, _ in TEXTS[i : i + i % 3]]]), label)
         for i, (text, label) in enumerate(TEXTS)]  # fmt: skip
-NETWORKS = ("ganet", "bilstm")
 
 
-@pytest.fixture(scope="module", params=NETWORKS)
-def model(request, tmp_path_factory):
-    lines = []
-    run = tmp_path_factory.mktemp("run")
-    chosen = TextOptions(**options(request.param, max_len=4))
-    trained = train_any("text", open_table(LONG), chosen, run, say=lines.append)
-    return trained, lines
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A GA-Net after two steps."""
+    chosen = TextOptions(**options(max_len=4))
+    return train_any("text", open_table(LONG), chosen, tmp_path_factory.mktemp("run"))
+
+
+@pytest.fixture(scope="module", params=["ganet", "bilstm"])
+def trained(request, model):
+    """It, and an untrained network without gates and attention."""
+    if request.param == "ganet":
+        return model
+    return dataclasses.replace(draw_model(request.param, max_len=4), windows=True)
 
 
 @pytest.mark.parametrize(("length", "longest"), [(0, 3), (1, 3), (3, 3), (4, 3), (400, 7), (8, 4)])
@@ -92,8 +100,7 @@ def test_a_single_window_keeps_its_bits_and_its_type():
     assert np.isfinite(two).all()
 
 
-def test_a_prediction_is_that_of_its_windows(model):
-    trained, _ = model
+def test_a_prediction_is_that_of_its_windows(trained):
     documents = [text for text, _ in LONG[:6]]
     for text, output in zip(documents, trained.read([(t,) for t in documents]), strict=True):
         words = tuple(text.split())
@@ -118,19 +125,20 @@ def test_a_prediction_is_that_of_its_windows(model):
 
 
 def test_evaluation_counts_documents_in_each_gate_mode(model, tmp_path):
-    trained, _ = model
-    classifier = TextClassifier.load(trained.save(tmp_path / "model", overwrite=False))
+    folder = model.save(tmp_path / "model", overwrite=False)
+    classifier = TextClassifier.load(folder)
     report = classifier.evaluate(LONG)
     assert report["n"] == len(LONG)
     predicted = classifier.predict([text for text, _ in LONG])
     right = np.mean([p == label for p, (_, label) in zip(predicted, LONG, strict=True)])
-    assert report["accuracy"] == pytest.approx(right)
-    if trained.network == "ganet":
-        assert report["gate_modes"]["threshold"] == pytest.approx(right)
+    assert report["accuracy"] == report["gate_modes"]["threshold"] == pytest.approx(right)
+    # A report on gates reads each window.
+    gated = open_own(folder, write_csv(tmp_path / "long.csv", LONG))
+    assert len(gated.batch["label"]) == 95
+    assert gated.batch["lengths"].max() == 4
 
 
-def test_the_explanation_names_the_window_of_each_word(model):
-    trained, _ = model
+def test_the_explanation_names_the_window_of_each_word(trained):
     text = LONG[2][0]
     explanation = explain(trained, (text,))
     assert explanation.tokens == tuple(text.split())
@@ -158,41 +166,27 @@ def test_the_explanation_names_the_window_of_each_word(model):
 
 
 def test_a_flip_changes_its_window_only(model):
-    trained, _ = model
-    if trained.network != "ganet":
-        return
-    (output,) = trained.read([(LONG[2][0],)])
-    explanation = explain(trained, (LONG[2][0],))
+    (output,) = model.read([(LONG[2][0],)])
+    explanation = explain(model, (LONG[2][0],))
     windows = split_words(output.tokens[0], 4)
-    parts = [part.probabilities for part in trained.read_tokens([(w,) for w in windows])]
+    parts = [part.probabilities for part in model.read_tokens([(w,) for w in windows])]
     gates = output.masks[0][4:8].copy()
     gates[1] = not gates[1]
     if gates.any():
-        parts[1] = trained.with_gates(windows[1], gates[None].astype(np.float32))[0]
+        parts[1] = model.with_gates(windows[1], gates[None].astype(np.float32))[0]
         odds = np.exp(np.log(np.stack(parts)).mean(0))
-        best = trained.classes.index(explanation.label)
+        best = model.classes.index(explanation.label)
         expected = odds[best] / odds.sum()
         assert explanation.flips[5].probability == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_report_on_gates_reads_each_window(model, tmp_path):
-    trained, _ = model
-    if trained.network != "ganet":
-        return
-    folder = trained.save(tmp_path / "model", overwrite=False)
-    path = write_csv(tmp_path / "long.csv", LONG)
-    gated = open_own(folder, path)
-    assert len(gated.batch["label"]) == 95
-    assert gated.batch["lengths"].max() == 4
-
-
 def test_a_lexicon_reads_a_long_text_to_its_last_word():
-    texts = [["a"] * (3000 + i) + [word] for i in range(4) for word in ("dull", "bright")]
+    texts = [["a"] * (600 + i) + [word] for i in range(4) for word in ("dull", "bright")]
     labels = np.array([0, 1] * 4)
     lexicon = next(fit_lexicon(texts, labels, 2, [1.0]))
     assert lexicon.read(texts).probabilities.argmax(1).tolist() == labels.tolist()
     model = TextClassifier().fit([" ".join(words) for words in texts], labels.tolist())
-    explanation = model.explain("a " * 5000 + "dull")
-    assert len(explanation.tokens) == 5001
+    explanation = model.explain("a " * 700 + "dull")
+    assert len(explanation.tokens) == 701
     assert explanation.label == 0
     assert explanation.read[-1]

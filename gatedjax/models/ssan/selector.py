@@ -19,7 +19,7 @@ from gatedjax.functional._selective import Empty
 from gatedjax.gates._named import KINDS, EstimatorName, create_estimator
 from gatedjax.gates._score import MultiPass
 from gatedjax.gates._train import train_passes
-from gatedjax.models._checks import check_batch
+from gatedjax.models._checks import check_batch, check_defaults
 from gatedjax.models._classification import (
     class_metrics,
     class_predictions,
@@ -81,39 +81,16 @@ class SelectorConfig:
 
     def __post_init__(self) -> None:
         check_options(self)
-        if self.estimator is not None:
-            self._check_estimator(self.estimator)
-        if self.density is not None:
-            self._check_density(self.density)
+        if not self.selective:
+            names = ("estimator", "density", "freeze_selector")
+            check_defaults(self, names, "a network without a layer that selects")
         if self.freeze_selector:
-            self._check_frozen()
-
-    def _check_frozen(self) -> None:
-        """Raises ValueError if a selector that is not trained has an option for its training."""
-        if not self.selective:
-            raise ValueError("freeze_selector must be False without a layer that selects, got True")
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        for name in OF_TRAINING:
-            if (value := getattr(self, name)) != defaults[name]:
-                raise ValueError(
-                    f"{name} must be {defaults[name]!r}, its default, for freeze_selector=True, "
-                    f"got {value!r}: a selector with fixed parameters is not trained"
-                )
-
-    def _check_estimator(self, name: EstimatorName) -> None:
-        """Raises ValueError if an estimator does not fit the other options."""
-        if not self.selective:
-            raise ValueError(f"estimator must be None without a layer that selects, got {name!r}")
-        check_trains_pairs(name, self.selective)
-
-    def _check_density(self, density: float) -> None:
-        """Raises ValueError if a density does not fit the other options."""
-        if not self.selective:
-            raise ValueError(f"density must be None without a layer that selects, got {density}")
-        if self.selected_weight:
-            raise ValueError(
-                f"selected_weight must be 0 for density={density}, got {self.selected_weight}"
-            )
+            reason = "a selector with fixed parameters is not trained"
+            check_defaults(self, OF_TRAINING, "freeze_selector=True", reason)
+        if self.estimator is not None:
+            check_trains_pairs(self.estimator, self.selective)
+        if self.density is not None:
+            check_defaults(self, ("selected_weight",), f"density={self.density}")
 
     @property
     def selective(self) -> tuple[int, ...]:
