@@ -42,6 +42,7 @@ def small(cloze, workdir, *more):
     args = f"--preset cbt_ne --train.num-steps {STEPS} --train.eval-every 3 --train.log-every 3"
     args += " --train.checkpoint-every 3 --model.hidden 6 --model.embedding-dim 8"
     args += " --data.batch-size 8 --data.max-shapes 2 --data.embeddings vectors.txt"
+    args += " --train.parallel single"
     return main([*args.split(), "--data.manual-dir", str(cloze), "--workdir", str(workdir), *more])
 
 

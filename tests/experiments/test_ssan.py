@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.core import text
-from experiments.core.command import options_of, parse, run_cells
+from experiments.core.command import options_of, parse
 from experiments.core.config import with_changes
 from experiments.core.paper import Job
 from experiments.core.records import differences
@@ -496,18 +496,3 @@ def test_a_table_is_trained_and_shown_with_its_figures(texts, tmp_path, small, c
     assert "made for a test" in page
     assert "[figure2](figure2.png): BShift, local heads" in page
     assert "[figure4](figure4_bshift.png): BShift, local heads" in page
-
-
-@pytest.mark.slow
-def test_seeds_side_by_side_have_a_curve_of_their_selectors(texts, tmp_path, small):
-    options = options_of(PAPER)(
-        what="table2", seeds=2, lanes=2, num_steps=4, manual_dir=str(texts),
-        results=tmp_path / "results", runs=tmp_path / "runs",
-    )  # fmt: skip
-    job = Job(PAPER, options)
-    run_cells(job, [job.cell("bshift", "ssan_layer1")])
-    records = job.store.all("bshift", "ssan_layer1")
-    assert [(record["seed"], record["lanes"]) for record in records] == [(0, 2), (1, 2)]
-    curves = [record["selection_curve"] for record in records]
-    assert curves[0].keys() == curves[1].keys() == {"1"}
-    assert curves[0] != curves[1]
