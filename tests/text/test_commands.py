@@ -692,21 +692,9 @@ def test_bad_data_are_refused_in_one_line_and_nothing_is_written(name, tmp_path,
     ("options", "message"),
     [
         (["--model", "ganett"], "--model must be one of"),
-        (
-            ["--num-steps", "3"],
-            "--num-steps must be left out for a lexicon, which has no network: add --model ganet",
-        ),
-        (
-            ["--model.hidden", "3"],
-            "--model.hidden must be left out for a lexicon",
-        ),
         (["--model=ganet", "--num-steps", "0"], "--num-steps must be at least 1"),
         (["--model=ganet", "--minutes", "0"], "--minutes must be positive"),
         (["--share", "1.5"], "--share must be in (0, 1]"),
-        (
-            ["--share", "0.2", "--model", "soft"],
-            "leave it out, or give --model lexicon or --model ganet",
-        ),
         (["--held-out", "1"], "--held-out must be in (0, 1)"),
         (["--model=gru", "--cpu-devices", "500"], "--cpu-devices must be at most 128, got 500"),
         (["--model=gru", "--seed", "-1"], "--seed must be at least 0, got -1"),
@@ -716,15 +704,11 @@ def test_bad_data_are_refused_in_one_line_and_nothing_is_written(name, tmp_path,
         (["--model", "ganet", "--text", "a", "b", "--task", "text"], "--text must name one column"),
         (["--text", "text", "--task", "pair"], "--text must name two columns"),
         (["--model=gru", "--train.seeds", "2"], "unknown option --train.seeds"),
-        (
-            ["--model", "ganet", "--minutes", "1", "--train.optimizer.schedule", "cosine"],
-            "give --num-steps",
-        ),
     ],
 )
 def test_bad_options_are_refused_in_one_line(options, message, here, tmp_path, capsys):
     args = ["train", "reviews.csv", "--out", str(tmp_path / "m"), *options]
-    args += RUN if "--model" in " ".join(options) and "--model.hidden" not in options else []
+    args += RUN if "--model" in " ".join(options) else []
     assert message in refused(args, capsys)
     assert names(tmp_path) == []
 
