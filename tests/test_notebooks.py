@@ -14,6 +14,31 @@ from tests.conftest import ROOT
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 FEW = {"STEPS": 20, "DRAWS": 20, "FOLDS": 2}
 """Values of the parameters with which the tests run the notebooks."""
+SMALL = """
+import functools
+from gatedjax import data, training
+from gatedjax.training import identity
+
+
+@functools.cache
+def load_few(*args, load=data.load, most=400):
+    source = load(*args)
+    if type(source) is not data.Source:
+        return source
+    every = range(0, len(source), -(-len(source) // most))
+    return data.Source([source[i] for i in every], source.info)
+
+
+def train_briefly(config=training.TrainConfig, **options):
+    few = {"num_steps": 4, "log_every": 2, "eval_every": 2, "checkpoint_every": 4}
+    return config(**options | few)
+
+
+data.load, training.TrainConfig = load_few, train_briefly
+identity.program_digest = lambda *_: ""
+"""
+"""Replaces what cells load by 400 examples of it, and their training by four steps, whose program
+is lowered once: no cell resumes a run, which would need its digest."""
 
 
 def test_notebooks_equal_their_text_copies_and_hold_outputs_of_less_than_a_megabyte():
@@ -117,6 +142,15 @@ def test_a_comment_or_a_line_break_does_not_change_a_cell(build):
     assert build.syntax("f(1, 2)") != build.syntax("f(2, 1)")
 
 
+def execute(book, kernel):
+    """Runs the cells of a notebook in a kernel that runs."""
+    client = pytest.importorskip("nbclient").NotebookClient(book, timeout=600, km=kernel)
+    try:
+        client.execute()
+    finally:
+        client.kc.stop_channels()
+
+
 @pytest.fixture(scope="module")
 def kernel():
     """One kernel for all: five would import the same libraries, and trace what they share."""
@@ -129,12 +163,14 @@ def kernel():
         patch.delenv("MPLBACKEND", raising=False)
         for name, value in environment(XLA_FLAGS=flags).items():
             patch.setenv(name, value)
+        small = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(SMALL)])
         owner = nbclient.NotebookClient(
-            nbformat.v4.new_notebook(),
+            small,
             kernel_name="python3",
             resources={"metadata": {"path": str(ROOT / "notebooks")}},
         )
         with owner.setup_kernel(cleanup_kc=True):
+            execute(small, owner.km)
             yield owner.km
 
 
@@ -143,7 +179,7 @@ def kernel():
 # the kernel's own libraries warn about event loops and platform folders, not we
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")
 def test_notebook_runs(path, kernel):
-    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    nbformat = pytest.importorskip("nbformat")
     book = nbformat.read(path, as_version=4)
     # nothing that another notebook imported or computed is there by name; and as in the tests'
     # processes, cycles are searched for less often
@@ -156,11 +192,7 @@ def test_notebook_runs(path, kernel):
     names = re.findall(r"^(\w+) =", book.cells[place].source, re.MULTILINE)
     few = "\n".join(f"{name} = {FEW[name]}" for name in names)
     book.cells.insert(place + 1, nbformat.v4.new_code_cell(few))
-    client = nbclient.NotebookClient(book, timeout=600, km=kernel)
-    try:
-        client.execute()
-    finally:
-        client.kc.stop_channels()
+    execute(book, kernel)
     code = [cell for cell in book.cells if cell.cell_type == "code"]
     assert all(cell.get("execution_count") for cell in code)
     drawing = [cell for cell in code if "plot_" in cell.source or "plt.subplots" in cell.source]

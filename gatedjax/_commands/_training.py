@@ -211,7 +211,7 @@ def _card(command: TrainOptions, kind: str, options: Any, trained: Any) -> Any:
     counts = ", ".join(f"{part['n']:,} for {name}" for name, part in results["data"].items())
     is_network = options.model not in OF_WORDS
     chosen = "The best parameters were" if is_network else "The share was"
-    note = f" {chosen} chosen by validation, so its numbers flatter the model a little."
+    note = f" {chosen} chosen by validation, so its numbers are slightly optimistic."
     # A fixed share of a lexicon leaves nothing for validation to choose.
     is_chosen = is_network or (options.model == LEXICON and options.share is None)
     unit = "sentences" if kind == "tags" else "texts"

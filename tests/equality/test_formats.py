@@ -26,10 +26,11 @@ SHORT = (
 )
 RUNS = {
     "agt": "--preset polarity --model.num-layers 2 --model.hidden 4 --model.attention-hidden 3 "
-    "--model.embedding-dim 4 --model.head-hidden 4",
+    "--model.embedding-dim 4 --model.head-hidden 4 --data.max-buckets 1",
     "ga_net": "--preset polarity --model.embedding-dim 4 --model.hidden 3 --model.aux-hidden 3 "
     "--data.max-buckets 1",
-    "ga_reader": "--preset toy --model.hidden 4 --model.embedding-dim 4 --data.batch-size 8",
+    "ga_reader": "--preset toy --model.hidden 4 --model.embedding-dim 4 --data.batch-size 8 "
+    "--data.max-shapes 1 --data.eval-batch-size 100",
     "rau": "--preset digits --model.hidden 4",
     "ssan": "--preset bshift --model.num-layers 1 --model.hidden 8 --model.filter-size 8 "
     "--model.num-heads 2 --data.max-buckets 1 --data.batch-size 8 --data.eval-batch-size 8 "

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests._slow import slow_but
+from tests.equality import test_parameters
 from tests.equality._golden import digest, golden, leaves, same
 from tests.models._losses import losses, total_loss, with_dropout
 from tests.models._passes import DRAWS, watch
@@ -69,7 +70,8 @@ def described(name: str) -> dict[str, Any]:
     given = () if carry is None else (carry,)
     names: list[str] = []
     key = jax.random.key(0)
-    params = parameters(name, jax.eval_shape(task.init, key, batch))
+    # Dropout has no parameters.
+    params = parameters(name, case.shapes)
 
     def loss(values, batch, rngs, *given):
         keys: list[tuple[str, Any]] = []
@@ -113,6 +115,11 @@ def near(found: dict[str, list[float]], wanted: dict[str, list[float]], where: s
         assert abs(other - absolute) <= least, (
             f"{where}, {path}: absolute values {other}, wanted {absolute}"
         )
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_parameters_have_the_paths_and_shapes_that_they_had(name):
+    same(test_parameters.described(name), golden("parameters")[name], name)
 
 
 @pytest.mark.parametrize(

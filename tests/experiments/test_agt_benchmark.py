@@ -27,6 +27,7 @@ def test_the_counted_products_are_those_of_the_compiled_network():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("known_programs")
 def test_one_turn_gives_every_figure(tmp_path):
     target = tmp_path / "figures.json"
     rows = agt.main(

@@ -185,6 +185,7 @@ def test_a_run_of_sst_trains_on_phrases_and_tests_on_sentences(tmp_path, capsys)
     vectors.write_text("the 1 2 3 4\nfilm 0 1 0 1\n", encoding="utf-8")
     args = ["--preset", "sst1", "--workdir", str(tmp_path / "w"), "--data.manual-dir"]
     args += [str(tmp_path), "--data.embeddings", str(vectors), "--train.num-steps", "2"]
+    args += ["--data.max-buckets", "1", "--train.parallel", "single"]
     args += ["--train.eval-every", "1", "--model.num-layers", "2", "--model.hidden", "4"]
     assert main(args) == 0
     record = json.loads((tmp_path / "w" / "results.json").read_text())

@@ -17,6 +17,7 @@ TASKS |= {f"flax {m}": ClassifierTask(benchmark.FlaxClassifier(m, 2)) for m in b
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("known_programs")
 def test_one_turn_gives_every_figure(tmp_path):
     target = tmp_path / "figures.json"
     page = tmp_path / "page.md"

@@ -310,8 +310,9 @@ def test_a_table_trains_its_cells_and_shows_what_their_records_hold(tmp_path, ca
 
 @pytest.mark.slow
 def test_seeds_side_by_side_leave_the_records_of_single_runs(tmp_path):
-    # which parameters are tested is asked of every seed's own result
-    tests_last = lambda config: dataclasses.replace(experiment(config), choose=last)  # noqa: E731
+    # which parameters are tested is asked of every seed's own result, and so are lines of the log
+    own = {"choose": last, "logged": lambda lines: {"logged": [line.get("loss") for line in lines]}}
+    tests_last = lambda config: dataclasses.replace(experiment(config), **own)  # noqa: E731
     paper = dataclasses.replace(PAPER, experiment=tests_last)
     alone = job_of(tmp_path / "alone", paper=paper)
     together = job_of(tmp_path / "together", paper=paper, lanes=2)
@@ -322,7 +323,7 @@ def test_seeds_side_by_side_leave_the_records_of_single_runs(tmp_path):
         one, lane = (job.store.get("toy", "noisy", seed) for job in (alone, together))
         assert one.keys() | {"lanes"} == lane.keys()
         same = ("config", "curve", "train_curve", "test", "parameters", "correct", "best_step",
-                "chosen")  # fmt: skip
+                "chosen", "logged")  # fmt: skip
         np.testing.assert_equal(
             rounded({n: lane[n] for n in same}), rounded({n: one[n] for n in same})
         )

@@ -19,6 +19,7 @@ def test_a_curve_has_the_loss_without_penalties():
     assert curve(LINES, "train") == [[60, 2.0, 0.25], [80, 1.0, 0.75], [100, 0.75, None]]
     assert curve(LINES, "eval") == [[60, 3.0, 0.5]]
     assert curve(LINES, "test") == []
+    assert curve([line(3, loss=None, accuracy=1.0)], "train") == [[3, None, 1.0]]
 
 
 def test_neighbours_of_a_long_curve_are_one_point_at_the_last_of_them():
@@ -32,4 +33,4 @@ def test_first_losses_have_the_first_line_whatever_its_step():
 
 def test_the_time_of_a_step_is_that_of_the_median_interval():
     assert seconds_per_step(LINES) == 0.05
-    assert seconds_per_step([line(1, loss=1.0)]) is None
+    assert seconds_per_step([line(1, loss=1.0)]) is seconds_per_step([]) is None

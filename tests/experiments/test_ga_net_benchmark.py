@@ -9,6 +9,7 @@ from experiments.benchmarks import ga_net
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("known_programs")
 def test_one_turn_gives_every_figure(tmp_path):
     target = tmp_path / "figures.json"
     small = {"batch": 2, "words": 10, "width": 3, "layers": 1, "repeats": 1}

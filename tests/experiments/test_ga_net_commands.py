@@ -1,15 +1,13 @@
 """The commands of experiments.ga_net as a stranger meets them."""
 
 import dataclasses
-import json
 import re
 
 import numpy as np
 import pytest
 
 from experiments.ga_net import config as settings
-from experiments.ga_net import demo, tables
-from experiments.ga_net.__main__ import main
+from experiments.ga_net import demo
 from experiments.ga_net.figures import Inspected
 from experiments.ga_net.picture import DARK, Row, draw_picture
 from experiments.ga_net.tune import TuneConfig, trials
@@ -26,37 +24,7 @@ def test_a_grid_varies_only_what_was_asked():
 
 
 @pytest.mark.slow
-def test_a_run_leaves_its_files_and_is_not_repeated(tmp_path, capsys):
-    args = ["--preset", "polarity", "--workdir", str(tmp_path), "--train.num-steps", "6"]
-    assert main(args) == 0
-    for name in ("metrics.jsonl", "config.json", "environment.json", "results.json"):
-        assert (tmp_path / name).exists()
-    found = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert {"train", "eval"} <= {line["split"] for line in found}
-    first = json.loads((tmp_path / "results.json").read_text())
-    assert main(args) == 0
-    second = json.loads((tmp_path / "results.json").read_text())
-    assert first["correct"] == second["correct"]
-    assert first["steps"] == second["steps"] == 6
-
-
-@pytest.mark.slow
-def test_a_table_trains_every_seed_once(tmp_path):
-    args = ["table2", "--data", "polarity", "--systems", "soft", "--seeds", "2"]
-    args += ["--num-steps", "4", "--results", str(tmp_path / "r"), "--runs", str(tmp_path / "w")]
-    assert tables.main(args) == 0
-    text = (tmp_path / "r" / "RESULTS.md").read_text()
-    (row,) = (line for line in text.splitlines() if "polarity" in line and "softAtt" in line)
-    # four steps may leave a network that says one class to everything
-    assert re.search(r"\(n=2\)|\(n=1\), 1 collapsed", row)
-    paths = sorted((tmp_path / "r" / "runs").iterdir())
-    assert len(paths) == 2
-    before = [path.stat().st_mtime_ns for path in paths]
-    assert tables.main(args) == 0
-    assert [path.stat().st_mtime_ns for path in paths] == before
-
-
-@pytest.mark.slow
+@pytest.mark.usefixtures("small_polarity", "without_digests")
 def test_demo_draws_its_picture_with_the_measured_numbers(tmp_path, capsys):
     assert demo.main(["--workdir", str(tmp_path), "--num-steps", "8"]) == 0
     for name in ("picture.png", "picture.svg", "picture_dark.png", "picture_dark.svg"):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.core.experiment import Run
-from experiments.ga_net import experiment, faithfulness, roar, tables
+from experiments.ga_net import faithfulness, roar, tables
 from experiments.ga_net.paper import PAPER
 from gatedjax import analysis
 from tests.experiments._commands import refused
@@ -18,6 +18,8 @@ from tests.experiments._results import config_of, record_of, rendered, rows_of, 
 ROAR = "Recursive ROAR: accuracy by share of masked words"
 MEANS = "Faithfulness of the gates"
 PAIRED = "Faithfulness of the gates, paired tests"
+
+pytestmark = pytest.mark.usefixtures("without_digests", "small_polarity")
 
 
 @pytest.mark.parametrize(
@@ -233,8 +235,6 @@ def test_means_and_paired_tests_are_those_of_the_texts(tmp_path, np_rng):
 
 @pytest.mark.slow
 def test_a_trained_network_is_measured_once(tmp_path, monkeypatch):
-    # the patterns of all texts of up to 20 words take minutes in unoptimised code; 24 texts have 5
-    monkeypatch.setattr(experiment, "EXACT", 5)
     args = ["faithfulness", "--data", "polarity", "--seeds", "1", "--num-steps", "4", "--texts"]
     args += ["6", "--results", str(tmp_path / "r"), "--runs", str(tmp_path / "w")]
     assert tables.main(args) == 0

@@ -1,6 +1,6 @@
 """Records of the GA Reader's runs: rendered with exact numbers, drawn."""
 
-import json
+import functools
 
 import pytest
 
@@ -12,54 +12,26 @@ from experiments.ga_reader.config import PRESETS
 from experiments.ga_reader.paper import PAPER, VARIANTS
 from gatedjax.text.answers._reader_figure import shown_places
 from gatedjax.text.models._reader import Place, Reading
+from tests.experiments import _results
+from tests.experiments._results import rows_of
+
+rendered = functools.partial(_results.rendered, PAPER)
 
 
 def make_record(data, variant, seed, correct, **more):
-    changes = {**VARIANTS[variant].changes, "train.seed": seed}
-    config = with_changes(PRESETS[data], changes)
-    accuracy = correct.count("1") / len(correct)
-    return {
-        "data": config.data.name,
-        "substitute": None,
-        "seed": seed,
-        "config": PAPER.recorded(config),
-        "parameters": 1234,
-        "embedding_coverage": 0.875,
-        "train_n": 1000,
-        "steps_per_epoch": 32,
-        "steps": 9,
-        "best_step": 7,
-        "validation": {"accuracy": 0.5, "loss": 1.0},
-        "test": {"accuracy": accuracy, "loss": 1.0},
-        "test_n": len(correct),
-        "correct": correct,
-        "seconds": 2.0,
-        "seconds_per_step": 0.01,
-        "hardware": {"device": "cpu", "devices": 1, "jax": "0"},
-        **more,
-    }
+    config = with_changes(PRESETS[data], {**VARIANTS[variant].changes, "train.seed": seed})
+    facts = {"parameters": 1234, "embedding_coverage": 0.875, "train_n": 1000}
+    facts |= {"steps_per_epoch": 32, "curve": [], "train_curve": []}
+    return _results.record_of(PAPER, config, correct, **facts | more)
 
 
 def save(store, data, variant, seed, correct, **more):
-    path = store.path(data, variant, seed)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(make_record(data, variant.split("_50")[0], seed, correct, **more)))
-
-
-def rows_of(text, heading):
-    """The cells of every line of the table under a heading."""
-    section = text.split(f"## {heading}", 1)[1].split("\n## ", 1)[0]
-    lines = [line for line in section.splitlines() if line.startswith("|")][2:]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    record = make_record(data, variant.split("_50")[0], seed, correct, **more)
+    _results.save(store, data, variant, [record])
 
 
 def job_of(**options):
     return Job(PAPER, command.options_of(PAPER)(**options))
-
-
-def rendered(store):
-    PAPER.write(store)
-    return (store.folder / "RESULTS.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -135,7 +107,7 @@ def test_statistics_count_what_is_here_and_name_what_is_not(store, tmp_path, cap
     )
     statistics.count(job)
     assert "cbt_ne: not counted" in capsys.readouterr().out
-    rows = [row for row in rows_of(rendered(store), "Table 5") if row[0] in ("two facts", "CBT-NE")]
+    rows = rows_of(rendered(store), "Table 5: statistics")
     counted = {(row[0], row[1]): row[2:] for row in rows}
     assert counted["two facts", "counted"][1:3] == ["500", "1,000"]
     assert counted["two facts", "counted"][-2:] == ["0", "none"]

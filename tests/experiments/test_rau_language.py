@@ -4,7 +4,6 @@ import dataclasses
 import json
 import math
 import signal
-import sys
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,9 +15,8 @@ from experiments.core.command import run_of
 from experiments.rau.config import PRESETS
 from experiments.rau.experiment import last_epoch_perplexity
 from experiments.rau.paper import PAPER
-from gatedjax.__main__ import main
+from gatedjax import data as gdata
 from gatedjax.training import fit, make_optimizer
-from tests._programs import environment
 
 SENTENCE = 40
 
@@ -102,27 +100,9 @@ def tiny(workdir, folder, **train):
 
 
 @pytest.mark.slow
-def test_a_signal_with_the_last_step_leaves_measuring_to_the_same_command(
+def test_a_run_on_the_treebank_counts_every_token_and_continues_within_an_epoch(
     tmp_path, treebank, monkeypatch
 ):
-    folder, tokens = treebank
-    config = tiny(tmp_path, folder)
-
-    def signalled(*args, **kwargs):
-        return dataclasses.replace(fit(*args, **kwargs), signal=signal.SIGTERM)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(experiment, "fit", signalled)
-        first = run_of(PAPER, config).record
-    assert (first["stopped"], first["steps"], first["exit_code"]) == ("signal", 6, 0)
-    assert "test" not in first
-    assert not (tmp_path / "results.json").exists()
-    second = run_of(PAPER, config).record
-    assert (second["stopped"], second["test_n"]) == ("done", tokens)
-
-
-@pytest.mark.slow
-def test_a_run_on_the_treebank_counts_every_token_and_continues(tmp_path, treebank):
     folder, tokens = treebank
     whole = run_of(PAPER, tiny(tmp_path / "whole", folder)).record
     assert whole["vocabulary_size"] == 10_000
@@ -136,28 +116,32 @@ def test_a_run_on_the_treebank_counts_every_token_and_continues(tmp_path, treeba
     again = run_of(PAPER, tiny(tmp_path / "whole", folder)).record
     assert again["test_nll"] == whole["test_nll"]
 
+    # The carried state of a run that is stopped within an epoch comes back with every bit.
+    take, stops = gdata.LanguageModelBatches.__getitem__, [4]
 
-@pytest.mark.slow
-def test_a_killed_run_ends_with_the_bits_of_an_unbroken_one(treebank, monkeypatch, capsys):
-    """Kills fall within an epoch, so the carried state must come back as it was.
+    def stopped(self, step):
+        if step in stops and not self.one_pass:
+            stops.remove(step)
+            signal.raise_signal(signal.SIGTERM)
+        return take(self, step)
 
-    The first, after step 12, comes when four checkpoints are whole: a save waits for the last one.
-    """
-    for name, value in environment().items():
-        monkeypatch.setenv(name, value)
-    small = "--model.hidden 4 --model.embedding-dim 4 --data.batch-size 50 --data.window 20"
-    small += f" --data.eval-batch-size 10 --data.manual-dir {treebank[0]}"
-    length = ["--train.num-steps", "18", "--train.checkpoint-every", "2", "--train.log-every", "1"]
-    command = [
-        sys.executable,
-        "-m",
-        "experiments.rau",
-        "--preset",
-        "ptb_small",
-        *small.split(),
-        *length,
-    ]
-    assert main(["verify-resume", "--kills", "2", "--seed", "9", "--", *command]) == 0
-    out = capsys.readouterr().out
-    assert "state: equal" in out
-    assert "bit-equal" in out
+    monkeypatch.setattr(gdata.LanguageModelBatches, "__getitem__", stopped)
+    broken = tiny(tmp_path / "broken", folder)
+    first = run_of(PAPER, broken).record
+    assert first["stopped"] == "signal"
+    assert first["steps"] < 6
+
+    # A signal with the last step leaves measuring to the same command.
+    def signalled(*args, **kwargs):
+        return dataclasses.replace(fit(*args, **kwargs), signal=signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(experiment, "fit", signalled)
+        second = run_of(PAPER, broken).record
+    assert (second["stopped"], second["steps"], second["exit_code"]) == ("signal", 6, 0)
+    assert "test" not in second
+    assert not (tmp_path / "broken" / "results.json").exists()
+    third = run_of(PAPER, broken).record
+    assert third["stopped"] == "done"
+    for key in ("test_nll", "test", "validation", "curve", "train_curve", "steps"):
+        assert third[key] == whole[key], key

@@ -8,7 +8,7 @@ import pytest
 
 from experiments.core.command import options_of
 from experiments.core.comparison import compare, sentence
-from experiments.core.curves import MAX_POINTS, curve, points, seconds_per_step
+from experiments.core.curves import MAX_POINTS, points
 from experiments.core.paper import Job
 from experiments.rau import figures
 from experiments.rau.paper import PAPER
@@ -67,19 +67,6 @@ def test_curves_are_means_over_seeds_and_thinned(tmp_path):
     assert thin[0] == (3.0, 2.0, None)  # of one seed
     assert thin[-1] == (100.0, 100.0, None)
     assert points([], "curve", 1) == []
-
-
-def test_lines_of_a_log_become_points_of_a_curve():
-    lines = [
-        {"split": "train", "step": 1, "loss": 4.0, "accuracy": 0.0, "steps_per_s": 10.0},
-        {"split": "train", "step": 2, "loss": 2.0, "accuracy": 0.5, "steps_per_s": 40.0},
-        {"split": "eval", "step": 2, "loss": 3.0, "accuracy": 0.25},
-        {"split": "train", "step": 3, "loss": None, "accuracy": 1.0, "steps_per_s": 20.0},
-    ]
-    assert curve(lines, "eval") == [[2, 3.0, 0.25]]
-    assert curve(lines, "train", 2) == [[2, 3.0, 0.25], [3, None, 1.0]]
-    assert seconds_per_step(lines) == 0.05
-    assert seconds_per_step([]) is None
 
 
 @pytest.mark.parametrize(

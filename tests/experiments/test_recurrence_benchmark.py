@@ -147,6 +147,7 @@ def test_operations_are_those_of_the_products(case, expected):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("known_programs")
 def test_measured_rows_agree_with_each_other(capsys, tmp_path):
     path = tmp_path / "figures.json"
     options = recurrence.Options(

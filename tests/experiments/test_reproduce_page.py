@@ -47,6 +47,8 @@ def test_a_command_for_tables_finds_the_records_of_a_fresh_clone(line, tmp_path,
         shutil.copytree(RESULTS / name, tmp_path / name)
         args += ["--results", str(tmp_path / name), "--runs", str(tmp_path / "runs")]
     monkeypatch.setattr("experiments.core.command.run_one", lambda *_, **__: pytest.fail(line))
+    # tests/equality/test_results.py renders the pages of all folders of records
+    monkeypatch.setattr("experiments.core.paper.Paper.write", lambda paper, store: None)
     monkeypatch.chdir(tmp_path)
     main = importlib.import_module(module).main
     if "--help" in args:
@@ -60,8 +62,6 @@ def test_a_command_for_tables_finds_the_records_of_a_fresh_clone(line, tmp_path,
         assert stop.value.code == 2
     else:
         assert main(args) == 0
-        page = (tmp_path / name / "RESULTS.md").read_bytes()
-        assert page == (RESULTS / name / "RESULTS.md").read_bytes()
 
 
 class Reached(Exception):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.core import text
-from experiments.core.command import options_of, parse, run_cells
+from experiments.core.command import options_of, parse
 from experiments.core.config import with_changes
 from experiments.core.paper import Job
 from experiments.core.records import differences
@@ -438,7 +438,6 @@ def test_neighbours_tell_an_inverted_order_and_nothing_of_drawn_labels(tmp_path)
 @pytest.mark.parametrize(
     ("preset", "options"),
     [
-        ("bshift", ["--model.gates.select-layers", "0"]),
         (
             "bshift",
             ["--model.gates.estimator", "soft_gumbel", "--model.gates.final-temperature", "0.2"],
@@ -453,13 +452,10 @@ def test_a_run_from_the_command_line(preset, options, texts, tmp_path, capsys):
     made = json.loads((work / "results.json").read_text())
     assert made["test_n"] == (9 if preset == "bshift" else 20)
     assert set(made["correct"]) <= {"0", "1"}
-    assert ("selected_heads" in made) == (made["system"] == "ssan")
-    assert made["parameters_of_selectors"] == (0 if made["system"] == "san" else 2 * (64 + 8))
-    if made["system"] == "ssan":
-        assert made["selection_curve"]["1"]
-    assert made["config"]["model"]["gates"]["select_layers"] == (
-        [0] if made["system"] == "san" else [1]
-    )
+    assert (made["system"], made["parameters_of_selectors"]) == ("ssan", 2 * (64 + 8))
+    assert made["selected_heads"]
+    assert made["selection_curve"]["1"]
+    assert made["config"]["model"]["gates"]["select_layers"] == [1]
 
 
 @pytest.fixture
@@ -486,6 +482,10 @@ def test_a_table_is_trained_and_shown_with_its_figures(texts, tmp_path, small, c
     shown = capsys.readouterr().out
     assert "bshift, san_local, seed 0" in shown
     assert "quoted, not trained here" in shown
+    standard = PAPER.store(tmp_path / "results").get("bshift", "san_local", 0)
+    assert (standard["system"], standard["parameters_of_selectors"]) == ("san", 0)
+    assert "selected_heads" not in standard
+    assert standard["config"]["model"]["gates"]["select_layers"] == [0]
     # a figure of other data than its own does not take its place
     for what in ("figure2", "figure4"):
         command(texts, tmp_path, what, "--data", "bshift")
@@ -496,25 +496,3 @@ def test_a_table_is_trained_and_shown_with_its_figures(texts, tmp_path, small, c
     assert "made for a test" in page
     assert "[figure2](figure2.png): BShift, local heads" in page
     assert "[figure4](figure4_bshift.png): BShift, local heads" in page
-
-
-@pytest.mark.slow
-def test_seeds_side_by_side_are_those_of_single_runs(texts, tmp_path, small):
-    folders = {"alone": tmp_path / "alone", "lanes": tmp_path / "lanes"}
-    for name, count in (("alone", 1), ("lanes", 2)):
-        options = options_of(PAPER)(
-            what="table2", seeds=count, lanes=count, num_steps=4, manual_dir=str(texts),
-            results=folders[name] / "results", runs=folders[name] / "runs",
-        )  # fmt: skip
-        job = Job(PAPER, options)
-        run_cells(job, [job.cell("bshift", "ssan_layer1")])
-    alone, lane = (
-        PAPER.store(folder / "results").get("bshift", "ssan_layer1", 0)
-        for folder in folders.values()
-    )
-    assert lane["lanes"] == 2
-    assert set(lane) - set(alone) == {"lanes"}
-    assert set(alone) == set(lane) - {"lanes"}
-    assert lane["config"] == alone["config"]
-    assert lane["selection_curve"].keys() == alone["selection_curve"].keys() == {"1"}
-    assert lane["test"]["loss"] == pytest.approx(alone["test"]["loss"], rel=1e-4)

@@ -22,7 +22,10 @@ from gatedjax.text.models._translator import SearchConfig
 from tests._grouped import grouped
 from tests.data.test_sentence_sets import HEADER, conll, row
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.usefixtures("without_digests"),
+]
 
 NOUNS = {"dog": "Hund", "cat": "Kater", "man": "Mann", "bird": "Vogel", "boy": "Junge"}
 VERBS = {"runs": "rennt", "sleeps": "schläft", "sits": "sitzt", "sings": "singt"}
@@ -63,7 +66,7 @@ def raw(tmp_path):
 
 
 SMALL = [
-    "--model.num-layers", "2", "--model.filter-size", "16", "--model.num-heads", "2",
+    "--model.num-layers", "1", "--model.filter-size", "16", "--model.num-heads", "2",
     "--cpu-devices", "1", "--train.no-progress", "--train.parallel", "single",
 ]  # fmt: skip
 
@@ -182,7 +185,7 @@ def test_what_the_files_are_is_said_of_moved_words_too(raw):
 
 
 # with so many pieces every word is one, and all sentences are of one length: one program each
-MT = ["--model.hidden", "8", "--model.decoder-layers", "2", "--data.vocabulary-size", "100",
+MT = ["--model.hidden", "8", "--model.decoder-layers", "1", "--data.vocabulary-size", "100",
       "--search.average", "2", "--search.extra", "4", *SMALL]  # fmt: skip
 
 
@@ -243,7 +246,7 @@ def test_a_translator_is_trained_translates_and_shows_its_attention(
         main(["translate", "--workdir", str(tmp_path / "nowhere")])
     assert "nowhere: there is no such folder" in capsys.readouterr().err
 
-    sizes = {"num_layers": 2, "decoder_layers": 2, "hidden": 8, "filter_size": 16, "num_heads": 2}
+    sizes = {"num_layers": 1, "decoder_layers": 1, "hidden": 8, "filter_size": 16, "num_heads": 2}
     preset = with_changes(PRESETS["mt_multi30k"], {f"model.{name}": n for name, n in sizes.items()})
     monkeypatch.setitem(PRESETS, "mt_multi30k", preset)
     common = ["--manual-dir", str(raw), "--runs", str(runs), "--results", str(results)]

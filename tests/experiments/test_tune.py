@@ -208,7 +208,7 @@ def test_only_the_ablation_uses_a_search(tmp_path, capsys):
 
 def test_the_page_of_a_folder_names_its_search(tmp_path):
     def search():
-        (line,) = PAPER.conditions(PAPER.store(tmp_path), []).splitlines()
+        (line,) = PAPER.conditions(PAPER.store(tmp_path)).splitlines()
         return line
 
     presets = "the trials behind the presets (moving average, learning rates, word vectors) have no"

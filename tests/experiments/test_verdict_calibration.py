@@ -26,6 +26,12 @@ def rows():
     ]  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def without_chances(monkeypatch):
+    """Leaves out the chances that a verdict had, which take most of the time and decide no word."""
+    monkeypatch.setattr(verdict, "chance", lambda *_: 1.0)
+
+
 def scores(rng, count, spread, fails):
     """Scores [2, count] of a system where validation chose and at the last step."""
     shared, own = rng.normal(size=count), rng.normal(size=(2, count))
@@ -72,7 +78,7 @@ def rates(rows, seeds, pages, **world):
     """Shares in percent: of verdicts, of pages with a wrong verdict, and of what intervals hold."""
     rng = np.random.default_rng(seeds)
     wrong_words = ("smaller", "ruled out") if world["gain"] else ("reproduced",)
-    words, wrong_pages, holds, foresees, chances = [], [], [], [], []
+    words, wrong_pages, holds, foresees = [], [], [], []
     for _ in range(pages):
         findings = claims.judge(page_of(rng, rows, seeds, **world))
         words += [finding.word for finding in findings]
@@ -82,14 +88,6 @@ def rates(rows, seeds, pages, **world):
             holds.append(test.low <= truth <= test.high)
             half = verdict.against(test, finding.case.paper).smallest
             foresees.append(abs(test.difference - finding.case.paper) <= half)
-            # The chance is that of the gain itself, which only the simulation knows.
-            chances.append(
-                min(
-                    verdict.chance(one, size, len(rows))
-                    for one in (test, finding.case.last)
-                    if one is not None
-                )
-            )
     share = lambda *of: 100 * float(np.mean([word in of for word in words]))  # noqa: E731
     return {
         "reproduced": share("reproduced"),
@@ -97,7 +95,6 @@ def rates(rows, seeds, pages, **world):
         "pages": 100 * float(np.mean(wrong_pages)),
         "interval": 100 * float(np.mean(holds)),
         "single runs": 100 * float(np.mean(foresees)),
-        "chance": 100 * float(np.mean(chances)),
     }
 
 
@@ -129,7 +126,7 @@ WORLDS = {
 @pytest.mark.parametrize("seeds", [3, 5])
 @pytest.mark.parametrize("world", WORLDS)
 def test_the_page_has_the_shares_of_the_simulation(world, seeds, rows):
-    found = rates(rows, seeds, 1000, **WORLDS[world])
+    found = rates(rows, seeds, 600, **WORLDS[world])
     page = (ROOT / "docs" / "papers.md").read_text("utf-8")
     (row,) = (line for line in page.splitlines() if line.startswith(f"| {world} | {seeds} "))
     printed = [cell.strip(" %") for cell in row.split("|")[3:8]]

@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import sys
+import threading
+import time
 
 import jax
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 import gatedjax
 from gatedjax.data.text._units import Units
+from gatedjax.explore import _sentences
 from gatedjax.explore._effects import MOST_REMOVED, summarize_effects
 from gatedjax.explore._engine import Explorer, describe_library
 from gatedjax.explore._network_view import NetworkView
@@ -300,6 +303,33 @@ def test_a_session_answers_questions_and_refuses_others(both):
     assert "must have a sentence with a label" in found["failed"]
 
 
+def test_sentences_are_read_once_however_many_ask(monkeypatch):
+    """Two tabs of the page ask at the same time; the second must wait for the lock."""
+    reads, start = [], threading.Barrier(4)
+
+    class Slow(threading.Thread):
+        """A thread that takes a while to make, in which others would see that there is none."""
+
+        def __init__(self, *args, **options):
+            time.sleep(0.05)
+            super().__init__(*args, **options)
+
+    def ask():
+        start.wait()
+        session.ask({"do": "sentences"})
+
+    askers = [threading.Thread(target=ask) for _ in range(4)]
+    monkeypatch.setattr(_sentences.threading, "Thread", Slow)
+    monkeypatch.setattr(_sentences, "read_sentences", lambda *args, **options: reads.append(1))
+    session = _sentences.Session(None, [])
+    for asker in askers:
+        asker.start()
+    for asker in askers:
+        asker.join()
+    session._thread.join()
+    assert len(reads) == 1
+
+
 def test_messages_of_a_notebook(both):
     session = Session(both)
     message = {"do": "answer", "text": TEXT, "forced": {"1": True}}
@@ -390,10 +420,11 @@ def test_the_words_of_a_page_are_those_of_the_tokenizer():
 
 def effects_by_hand(made, state, *, soft=False):
     """The effect of each word from the network's own calls, a shorter text at a time."""
+    likely = NetworkView(made, "alone").likely
 
     def probabilities(places):
         tokens = [TOKENS[i] for i in places]
-        p = np.array(Explorer([made], ["alone"]).views[0].likely(tuple(tokens)))
+        p = np.array(likely(tuple(tokens)))
         noise = np.random.default_rng(state.get("seed", 0)).logistic(size=len(TOKENS))
         odds = np.log(p / (1 - p)) + [noise[i] for i in places]
         free = {

@@ -229,6 +229,10 @@ def test_a_page_has_as_many_texts_as_its_size_allows(shown, monkeypatch):
     data = page_data(offline_page(shown, TEXT))
     assert (list(data["answers"]), data["sentences"]) == ([TEXT], None)
     assert list(page_data(offline_page(shown, ""))["answers"]) == [shown.about()["example"]["text"]]
+    # a text cannot end the script that holds it
+    page = offline_page(shown, "a </script> <!-- film")
+    assert page_data(page)["text"] == "a </script> <!-- film"
+    assert b"<!-- film" not in page
     with pytest.raises(ValueError, match="text must have a word"):
         offline_page(shown, " ")
     both = Explorer([*shown.models, model()], ["lexicon", "network"])

@@ -83,6 +83,12 @@ def test_a_refused_option_is_named_as_it_is_typed_and_left_out(model, option, tm
               f"--{option}", *value])  # fmt: skip
     said = capsys.readouterr().err
     assert said.startswith(f"error: --{option} must be left out "), said
+    wanted = {
+        ("lexicon", "num-steps"): "add --model ganet",
+        ("ganet", "minutes"): "give --num-steps",
+        ("gru", "share"): "leave it out, or give --model lexicon or --model ganet",
+    }
+    assert wanted.get((model, option), "") in said
     assert not re.search(r"\bNone\b|\w=\W|num_steps|max_len", said.replace(f"{tmp_path}", "")), said
 
 
