@@ -38,8 +38,7 @@ def local_rows(scores, positions, half_width, lengths, renormalise=False):
     return out
 
 
-@pytest.mark.parametrize("renormalise", [False, True])
-@pytest.mark.parametrize("half_width", [1, 2.0, 20])
+@pytest.mark.parametrize(("half_width", "renormalise"), [(1, False), (2.0, True), (20, False)])
 def test_local_value_and_gradients_equal_the_loop(half_width, renormalise, np_rng, x64):
     scores, cotangent = np_rng.normal(size=(2, *MASK.shape))
 
@@ -203,8 +202,7 @@ def masked_local_loop(scores, positions, half_width, mask, renormalise):
     return out
 
 
-@pytest.mark.parametrize("renormalise", [False, True])
-@pytest.mark.parametrize("half_width", [0.25, 2.0, 20])
+@pytest.mark.parametrize(("half_width", "renormalise"), [(0.25, True), (2.0, False)])
 def test_local_mask_value_and_gradients_equal_the_loop(half_width, renormalise, np_rng, x64):
     scores, cotangent = np_rng.normal(size=(2, *HOLES.shape))
     positions = CENTRES
@@ -245,7 +243,7 @@ def test_local_of_far_positions_has_the_nearest_real_token_only(np_rng):
             np.testing.assert_array_equal(row, want)
 
 
-@pytest.mark.parametrize("half_width", [0.25, 0.5, 2.0])
+@pytest.mark.parametrize("half_width", [0.25, 2.0])
 def test_local_lengths_and_their_mask_have_the_same_bits(half_width, np_rng):
     """Also where two tokens are equally near and only the rounded position is in the window."""
     scores = np_rng.normal(size=MASK.shape).astype(np.float32)

@@ -105,7 +105,7 @@ find_open = jax.jit(open_indices, static_argnames="capacity")
 # ---- the indices
 
 
-@pytest.mark.parametrize("capacity", [1, 2, 3, 4, 6, 7])
+@pytest.mark.parametrize("capacity", [1, 4, 7])
 def test_indices_equal_the_loop(capacity):
     got = find_open(GATES, MASK, capacity=capacity)
     for mine, want in zip(got, open_loop(OPEN, capacity), strict=True):
@@ -165,7 +165,7 @@ def test_capacity_beyond_the_row_means_the_row():
 
 
 @pytest.mark.parametrize("overflow", ["dense", "truncate"])
-@pytest.mark.parametrize("capacity", [5, 6, 7, 50])
+@pytest.mark.parametrize("capacity", [5, 50])
 def test_pool_equals_the_loop_when_everything_fits(capacity, overflow, params, states):
     got = run(params, states, capacity=capacity, overflow=overflow)
     pooled, weights = pool_loop(states, score_numpy(params, states), OPEN)
@@ -174,7 +174,7 @@ def test_pool_equals_the_loop_when_everything_fits(capacity, overflow, params, s
     np.testing.assert_array_equal(got.overflow, 0)
 
 
-@pytest.mark.parametrize("capacity", [1, 3, 4])
+@pytest.mark.parametrize("capacity", [1, 4])
 def test_overflow_dense_equals_the_loop_over_all_open_tokens(capacity, params, states):
     got = run(params, states, capacity=capacity, overflow="dense")
     pooled, weights = pool_loop(states, score_numpy(params, states), OPEN)
@@ -183,7 +183,7 @@ def test_overflow_dense_equals_the_loop_over_all_open_tokens(capacity, params, s
     np.testing.assert_array_equal(got.overflow, np.maximum(OPEN.sum(axis=-1) - capacity, 0))
 
 
-@pytest.mark.parametrize("capacity", [1, 3, 4])
+@pytest.mark.parametrize("capacity", [1, 4])
 def test_overflow_truncate_attends_to_the_first_open_tokens(capacity, params, states):
     got = run(params, states, capacity=capacity, overflow="truncate")
     kept = first_open(OPEN, capacity)
@@ -212,8 +212,7 @@ def test_only_the_slots_are_scored(params, states):
     assert seen == [(B, 4, D)]
 
 
-@pytest.mark.parametrize("overflow", ["dense", "truncate"])
-@pytest.mark.parametrize("capacity", [3, 5, 7])
+@pytest.mark.parametrize(("capacity", "overflow"), [(3, "dense"), (3, "truncate"), (7, "dense")])
 def test_closed_and_padded_states_have_no_effect(capacity, overflow, params, states):
     def objective(states, params):
         got = compact_attention_pool(
@@ -237,8 +236,7 @@ def test_closed_and_padded_states_have_no_effect(capacity, overflow, params, sta
     np.testing.assert_array_equal(dirty[0][~OPEN], 0.0)
 
 
-@pytest.mark.parametrize("overflow", ["dense", "truncate"])
-@pytest.mark.parametrize("capacity", [2, 5, 7])
+@pytest.mark.parametrize(("capacity", "overflow"), [(2, "dense"), (2, "truncate"), (7, "truncate")])
 def test_gradients_equal_those_of_the_dense_form(capacity, overflow, params, states, np_rng, x64):
     params = tuple(np.asarray(p, np.float64) for p in params)
     states = np.asarray(states, np.float64)
@@ -281,9 +279,8 @@ def test_gates_get_no_gradient(params, states):
     np.testing.assert_array_equal(jax.jit(jax.grad(objective))(half), 0.0)
 
 
-@pytest.mark.parametrize("overflow", ["dense", "truncate"])
-def test_vmap_and_leading_axes_equal_the_batch(overflow, params, states):
-    options = {"capacity": 4, "overflow": overflow}
+def test_vmap_and_leading_axes_equal_the_batch(params, states):
+    options = {"capacity": 4, "overflow": "dense"}
     want = run(params, states, **options)
     folded = run(
         params,

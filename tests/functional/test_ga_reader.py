@@ -169,8 +169,7 @@ def test_pointer_sum_and_its_gradient_equal_the_sum_of_a_softmax(form, aggregati
         np.testing.assert_allclose(jacobian[:, :, row, token], slope, **F64)
 
 
-@pytest.mark.parametrize("form", [flags, lists])
-@pytest.mark.parametrize("aggregation", ["paper", "code"])
+@pytest.mark.parametrize(("form", "aggregation"), [(flags, "paper"), (lists, "code")])
 def test_pointer_sum_ignores_other_tokens_and_is_finite_where_nothing_occurs(
     form, aggregation, np_rng
 ):
@@ -201,8 +200,7 @@ def test_pointer_sum_ignores_other_tokens_and_is_finite_where_nothing_occurs(
     assert np.isfinite(gradient).all()
 
 
-@pytest.mark.parametrize("form", [flags, lists])
-@pytest.mark.parametrize("aggregation", ["paper", "code"])
+@pytest.mark.parametrize(("form", "aggregation"), [(flags, "code"), (lists, "paper")])
 def test_logits_of_ten_thousand_keep_their_digits(form, aggregation, x64):
     small = np.array([[0.25, -1.5, -9000.0, 0.5, 0.0]] * 4)
 

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from gatedjax import functional as F
 from tests._slow import slow_but
@@ -30,7 +29,7 @@ each_plain_form = pytest.mark.parametrize(
 VARIANTS = [(False, False, False), (True, True, True)]
 each_variant = pytest.mark.parametrize(("reverse", "rescale", "reset_after"), VARIANTS)
 # steps and width, without a mask, a dropout mask or an initial state
-SHAPES = [(0, H), (1, H), (3, 1)]
+SHAPES = [(0, H), (3, 1)]
 
 
 def make(rng, attention, inner, dtype=np.float32, *, d=D, h=H, reset_after=False):
@@ -208,7 +207,7 @@ def ordinary(rng, attention, inner):
 
 @pytest.mark.parametrize(("steps", "width"), SHAPES)
 @each_plain_form
-def test_no_step_one_step_and_one_unit(steps, width, attention, inner, np_rng):
+def test_no_step_and_one_unit(steps, width, attention, inner, np_rng):
     *_, shapes, small = solved(attention, inner)
     weights, xs, cotangents = shapes[steps, width]
     got, gradients = small[steps, width]
@@ -287,7 +286,7 @@ def test_a_non_finite_input_stays_in_its_row_and_after_its_step(attention, inner
     np.testing.assert_array_equal(got, want)
 
 
-@each_form
+@each_plain_form
 def test_bfloat16_inputs_stay_close_with_float32_carries(attention, inner, np_rng):
     arguments, cotangents = ordinary(np_rng, attention, inner)
     found = single(attention)(arguments, MASK, cotangents)
@@ -307,8 +306,8 @@ def test_bfloat16_drifts_little_over_5000_steps(np_rng):
     np.testing.assert_allclose(low, high, atol=1e-2)
 
 
-@pytest.mark.parametrize(("attention", "inner"), SMALL_FORMS)
-def test_vmap_equals_a_loop(attention, inner, np_rng):
+def test_vmap_equals_a_loop(np_rng):
+    attention, inner = "time_causal", True
     many = [ordinary(np_rng, attention, inner)[0][0] for _ in range(2)]
     (_, *rest), cotangents = ordinary(np_rng, attention, inner)
     unroll = functools.partial(F.rau, attention=attention)
@@ -323,37 +322,6 @@ def test_vmap_equals_a_loop(attention, inner, np_rng):
         want = single(attention)((weights, *rest), MASK, cotangents)[2][0]
         row = jax.tree.map(operator.itemgetter(k), jax.tree.map(np.asarray, got))
         close(row, want, rtol=1e-4, atol=1e-5)
-
-
-SHARDED = ["feature_proj", "time_causal"]
-
-
-@functools.cache
-def sharded():
-    """Gradients of 16 rows of two forms on one device, sharded and by pmap."""
-    rng = np.random.default_rng(0)
-    weights = {name: make(rng, name, name == "time_causal") for name in SHARDED}
-    xs, mask = rng.normal(size=(16, T, D)).astype(np.float32), rng.random((16, T)) < 0.5
-
-    def loss(weights, xs, mask):
-        runs = (F.rau(w, xs, mask, attention=name) for name, w in weights.items())
-        return sum(jnp.sum(outputs**2) for _, outputs in runs)
-
-    gradient = jax.grad(loss)
-    rows = NamedSharding(Mesh(np.array(jax.devices()), ("data",)), PartitionSpec("data"))
-    parts = (jax.device_put(xs, rows), jax.device_put(mask, rows))
-    split = (part.reshape(8, 2, *part.shape[1:]) for part in (xs, mask))
-    each = jax.pmap(gradient, in_axes=(None, 0, 0))(weights, *split)
-    run = jax.jit(gradient)
-    return jax.tree.map(np.asarray, (run(weights, xs, mask), run(weights, *parts), each))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("attention", SHARDED)
-def test_sharded_and_pmapped_batches_give_the_same_numbers(attention):
-    want, got, each = (found[attention] for found in sharded())
-    close(got, want, rtol=1e-4, atol=1e-5)
-    close(jax.tree.map(lambda leaf: leaf.sum(0), each), want, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("attention", ["concat", "time_causal"])

@@ -53,10 +53,6 @@ def numpy_gru(weights, carry, x, drop, reset_after=False):
     return ((1 - z) * h + z * c,)
 
 
-def numpy_rau(weights, carry, x, drop, **options):
-    return (numpy_rau_step(RAUWeights(*weights), *carry, x, drop, **options),)
-
-
 @dataclasses.dataclass(frozen=True)
 class Cell:
     """One recurrence in all its forms; a carry is a tuple of [B, H] arrays in `numpy_step`."""
@@ -92,23 +88,17 @@ CELLS = {
 }
 
 
-def rau_cell(**options: Any) -> Cell:
-    with_bias = options.get("reset_after", False)
-    return Cell(
-        functools.partial(rau, **options),
-        functools.partial(rau_step, **options),
-        functools.partial(numpy_rau, **options),
-        5,
-        1,
-        lambda w, u, b, e: RAUWeights(w, u, b, e if with_bias else None),
-    )
-
-
-CELLS |= {
-    "rau": rau_cell(rescale=True),
-    "rau_reset_after": rau_cell(reset_after=True, rescale=True),
-    "rau_sigmoid": rau_cell(attention="sigmoid"),
-}
+# test_rau has the other forms and options of its cell
+CELLS["rau"] = Cell(
+    functools.partial(rau, rescale=True),
+    functools.partial(rau_step, rescale=True),
+    lambda weights, carry, x, drop: (
+        numpy_rau_step(RAUWeights(*weights), *carry, x, drop, rescale=True),
+    ),
+    5,
+    1,
+    lambda w, u, b, _: RAUWeights(w, u, b, None),
+)
 MASK = np.array([[1, 1, 1, 1, 1, 1], [0, 1, 1, 0, 1, 0], [0, 0, 0, 0, 0, 0]], bool)
 
 
@@ -128,7 +118,8 @@ def use_form(unroll: int) -> Iterator[None]:
 # The loops of a CPU and of an accelerator.
 FORMS = [1, 4]
 each_form = pytest.mark.parametrize("form", FORMS)
-each_direction = pytest.mark.parametrize("reverse", [False, True])
+TURNS = [(1, False), (1, True), (4, True)]
+each_turn = pytest.mark.parametrize(("form", "reverse"), TURNS)
 
 
 @pytest.mark.parametrize(("backend", "want"), [("cpu", 1), ("gpu", 4), ("tpu", 4)])
@@ -189,7 +180,7 @@ TRACES = Counter()
 
 @functools.cache
 def everything(cell):
-    """The passes in every form and both directions, in one program.
+    """The passes in the forms and directions of `TURNS`, in one program.
 
     Masked passes by (form, reverse); by form, results and gradients with neither mask nor dropout.
     """
@@ -198,11 +189,12 @@ def everything(cell):
     def run(arguments, mask, cotangents):
         TRACES[cell] += 1
         masked, unmasked = {}, {}
+        for form, reverse in TURNS:
+            with use_form(form):
+                unroll = functools.partial(cell.unroll, reverse=reverse)
+                masked[form, reverse] = passes(unroll, arguments, mask, cotangents)
         for form in FORMS:
             with use_form(form):
-                for reverse in (False, True):
-                    unroll = functools.partial(cell.unroll, reverse=reverse)
-                    masked[form, reverse] = passes(unroll, arguments, mask, cotangents)
                 found, pull = jax.vjp(lambda w, x, i: cell.unroll(w, x, initial=i), *arguments[:3])
                 unmasked[form] = found, pull(cotangents)
         return masked, unmasked
@@ -260,8 +252,7 @@ def derived(cell):
         return jax.tree.map(np.asarray, run(arguments, MASK, cotangents, direction))
 
 
-@each_direction
-@each_form
+@each_turn
 def test_values_equal_a_numpy_loop(cell, form, reverse):
     (weights, xs, initial, drop), _, masked, _ = solved(cell)
     want = oracle(cell, weights, xs, MASK, initial, reverse, drop)
@@ -269,8 +260,7 @@ def test_values_equal_a_numpy_loop(cell, form, reverse):
         close(got, want, **F64)
 
 
-@each_direction
-@each_form
+@each_turn
 def test_all_gradients_equal_complex_steps(cell, form, reverse, np_rng):
     arguments, cotangents, masked, _ = solved(cell)
     run = lambda w, x, i, d: oracle(cell, w, x, MASK, i, reverse, d)  # noqa: E731
@@ -345,11 +335,9 @@ def of_length(cell, length):
     return solve(cell, arguments, mask, cotangents)[0]
 
 
-@each_direction
-def test_empty_rows_return_their_initial_carry_with_finite_gradients(cell, reverse):
+def test_empty_rows_return_their_initial_carry_with_finite_gradients(cell):
     initial, cotangents = solved(cell)[0][2], solved(cell)[1]
-    for form in FORMS:
-        *both, gradients = of_length(cell, 0)[form, reverse]
+    for *both, gradients in of_length(cell, 0).values():
         for final, outputs in both:
             for got, want in zip(leaves(final), leaves(initial), strict=True):
                 np.testing.assert_array_equal(got, want)
@@ -469,17 +457,14 @@ def test_bidirectional_reads_both_ways_and_stacks_the_features(cell):
 
 @functools.cache
 def narrow(cell):
-    """The passes of bfloat16 inputs in both forms and those of float32, in one program."""
+    """The passes of bfloat16 inputs and those of float32, in one program."""
 
     @jax.jit
     def run(arguments, low, mask, cotangents):
         weights, _, *rest = arguments
         final, outputs = cotangents
-        found = {}
-        for form in FORMS:
-            with use_form(form):
-                change = (final, outputs.astype(jnp.bfloat16))
-                found[form] = passes(cell.unroll, (weights, low, *rest), mask, change)
+        change = (final, outputs.astype(jnp.bfloat16))
+        found = passes(cell.unroll, (weights, low, *rest), mask, change)
         return found, passes(cell.unroll, arguments, mask, cotangents)
 
     return run
@@ -496,11 +481,10 @@ def narrow_and_wide(cell):
     return *found, solve(cell, wide[0], MASK, wide[1])[0]
 
 
-@each_form
-def test_bfloat16_inputs_stay_close_with_float32_carries_and_gradients(cell, form):
+def test_bfloat16_inputs_stay_close_with_float32_carries_and_gradients(cell):
     found, _, wide = narrow_and_wide(cell)
-    want, _, want_gradients = wide[form, False]
-    *both, gradients = found[form]
+    want, _, want_gradients = wide[1, False]
+    *both, gradients = found
     for final, outputs in both:
         assert outputs.dtype == jnp.bfloat16
         np.testing.assert_allclose(np.asarray(outputs, np.float32), want[1], **BF16)
@@ -528,17 +512,14 @@ def test_extreme_inputs_have_finite_values_and_gradients(cell, scale, np_rng):
 
 @functools.cache
 def mapped(cell):
-    """Two sets of arguments; results of vmap over all of them by form, and over weights alone."""
+    """Two sets of arguments; results of vmap over all of them, and over weights alone."""
     rng = np.random.default_rng(4)
     many, masks = [draw(cell, rng) for _ in range(2)], np.stack([MASK, ~MASK])
 
     @jax.jit
     def run(arguments, masks, cotangents):
-        found = {}
         one = functools.partial(passes, cell.unroll)
-        for form in FORMS:
-            with use_form(form):
-                found[form] = jax.vmap(one)(arguments, masks, cotangents)
+        found = jax.vmap(one)(arguments, masks, cotangents)
         weights, *rest = arguments
         rest, change = jax.tree.map(operator.itemgetter(0), (rest, cotangents))
         alone = jax.vmap(lambda w: one((w, *rest), masks[0], change)[2][0])(weights)
@@ -549,12 +530,11 @@ def mapped(cell):
         return many, masks, jax.tree.map(np.asarray, run(arguments, masks, cotangents))
 
 
-@each_form
-def test_vmap_over_everything_equals_a_loop(cell, form):
+def test_vmap_over_everything_equals_a_loop(cell):
     many, masks, (found, _) = mapped(cell)
     for k, (arguments, cotangents) in enumerate(many):
-        want = solve(cell, arguments, masks[k], cotangents)[0][form, False]
-        close(jax.tree.map(operator.itemgetter(k), found[form]), want, **F64)
+        want = solve(cell, arguments, masks[k], cotangents)[0][1, False]
+        close(jax.tree.map(operator.itemgetter(k), found), want, **F64)
 
 
 def test_vmap_over_weights_alone_equals_a_loop(cell):
