@@ -132,7 +132,7 @@ def test_a_flipped_number_is_named(tmp_path):
 
 @pytest.mark.parametrize(
     ("way", "name"),
-    [("flip", "record/metadata"), ("cut", "record/metadata"), ("delete", "state/_METADATA")],
+    [("flip", "record/metadata"), ("delete", "state/_METADATA")],
 )
 def test_fit_sets_a_damaged_step_aside_and_continues_from_the_one_before(
     way, name, whole, tmp_path
@@ -356,7 +356,6 @@ AVERAGE = OptimizerConfig(name="sgd", learning_rate=0.05, ema_decay=0.9)
 CARE = {
     "no numbers": (Plane(empty=np.zeros((2, 0), np.float32)),
                    {"optimizer": optax.chain(empty_state(), optax.sgd(0.1))}),
-    "a key": (Plane(), {"optimizer": NOISE}),
     "a key on devices": (Plane(), {"optimizer": NOISE, "parallel": "pmap", "devices": 2}),
     "half precision": (Plane(jnp.bfloat16), {"optimizer": AVERAGE}),
     "half precision, lanes": (Plane(jnp.bfloat16), {"optimizer": AVERAGE, "seeds": 2}),

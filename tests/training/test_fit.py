@@ -48,7 +48,6 @@ from tests.training._tiny import (
 
 SGD = optax.sgd(0.05)
 SLOW = OptimizerConfig(name="sgd", learning_rate=0.05)
-KINDS = ["single", "sharding", "fsdp", "pmap"]
 
 
 def test_a_task_batches_and_steps_are_enough(tmp_path, monkeypatch, capsys):
@@ -149,11 +148,7 @@ AVERAGE = OptimizerConfig(name="sgd", learning_rate=0.1, ema_decay=0.9)
 
 @pytest.mark.parametrize(
     ("values", "mode", "best"),
-    [
-        ([0.5, 0.75, 0.5, 0.25], "max", 2),
-        ([0.5, 0.75, 0.25, 0.25], "min", 3),
-        ([3, 2, 1, 0], "max", 1),
-    ],
+    [([0.5, 0.75, 0.5, 0.25], "max", 2), ([0.5, 0.75, 0.25, 0.25], "min", 3)],
 )
 def test_the_best_of_several_evaluations_is_kept_through_updates_and_saves(
     values, mode, best, tmp_path
@@ -191,12 +186,11 @@ def test_early_stopping_goes_on_where_a_run_was_done(tmp_path):
     assert (longer.stopped, longer.steps, longer.history) == ("early", whole.steps, whole.history)
 
 
-@pytest.mark.parametrize("stop", [None, 3])
-@pytest.mark.parametrize("evaluation", [None, HELD_OUT], ids=["none", "later"])
+@pytest.mark.parametrize(
+    ("evaluation", "stop"), [(None, None), (HELD_OUT, 3)], ids=["none", "later"]
+)
 def test_before_an_evaluation_the_averaged_parameters_are_the_best(evaluation, stop, tmp_path):
     config = {"optimizer": AVERAGE, "eval_every": 100, "num_steps": 5}
-    if stop is None and evaluation:
-        pytest.skip("the last step is evaluated")
     hook = interrupt("step", stop) if stop else None
     result = plane(tmp_path, evaluation=evaluation, hook=hook, **config)
     average = result.state.opt_state[-1].ema["w"]
@@ -235,7 +229,7 @@ def median_error(params):
     return np.median(abs(np.concatenate(rows)).max(-1))
 
 
-@pytest.mark.parametrize("kind", ["single", "sharding", "pmap", "lanes"])
+@pytest.mark.parametrize("kind", ["sharding", "pmap", "lanes"])
 def test_a_summary_is_of_all_real_rows_and_chooses_the_best_parameters(kind, tmp_path):
     config = {"parallel": kind, "devices": 2, "num_steps": 2, "eval_every": 1, "optimizer": SGD}
     train = None
@@ -286,7 +280,7 @@ def test_an_evaluation_after_training_is_not_traced_again():
 FAR = OptimizerConfig(name="sgd", learning_rate=3e38)
 
 
-@pytest.mark.parametrize("kind", ["single", "sharding", "pmap", "lanes"])
+@pytest.mark.parametrize("kind", ["sharding", "pmap", "lanes"])
 def test_an_update_to_infinite_parameters_is_skipped_and_reported(kind, tmp_path):
     large = Changed(lambda step, batch: {"x": 10 * batch["x"], "label": 1 - batch["label"]})
     config = {"num_steps": 4, "log_every": 2, "checkpoint_every": 2, "optimizer": FAR}
@@ -359,11 +353,7 @@ class Used(Plane):
         return {"loss": Ratio(total + 0.01 * self.use(params, batch), count)}
 
 
-LOST = {
-    "unused": lambda params, batch: 0.0,
-    "cut": lambda params, batch: jax.lax.stop_gradient(params["extra"]),
-    "times zero": lambda params, batch: 0.0 * params["extra"],
-}
+LOST = {"unused": lambda params, batch: 0.0, "times zero": lambda p, batch: 0.0 * p["extra"]}
 SIXTEEN = {"num_steps": 16, "log_every": 4, "optimizer": SLOW}
 
 
@@ -396,7 +386,7 @@ def test_what_need_not_have_a_gradient_trains(task):
 # -- compilation, cost and the estimate of time ----------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["single", "fsdp", "pmap"])
 def test_every_kind_compiles_in_the_first_step_and_not_again(kind, tmp_path):
     counts = {}
 

@@ -152,7 +152,6 @@ def test_skips_of_a_lane_that_stops_early_are_counted(tmp_path):
 
 
 OPTIMIZERS = {
-    "lion": optax.lion(optax.linear_schedule(0.05, 0.0, 20)),
     "schedule-free": optax.contrib.schedule_free_sgd(0.05, warmup_steps=2),
     "a key in its state": optax.chain(
         optax.add_noise(0.01, 0.5, jax.random.key(3)), optax.sgd(0.05)
