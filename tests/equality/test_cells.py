@@ -22,7 +22,6 @@ from experiments.core.command import options_of
 from experiments.core.paper import Job, Paper
 from experiments.core.papers import PAPERS
 from gatedjax._utils.json import to_json_values
-from tests._slow import slow_but
 from tests.equality._golden import golden, same
 
 # beside every name without options: the options that make or choose cells
@@ -228,7 +227,7 @@ def test_presets_and_defaults_are_what_they_were(paper, wanted):
     same(_presets(paper), wanted[paper]["presets"], paper)
 
 
-@pytest.mark.parametrize("paper", slow_but(PAPERS, "agt", "ga_net"))
+@pytest.mark.parametrize("paper", PAPERS)
 def test_every_table_trains_the_cells_that_it_trained_in_their_order(paper, wanted):
     tables = wanted[paper]["tables"]
     assert list(tables) == _commands(paper)
@@ -239,7 +238,7 @@ def test_every_table_trains_the_cells_that_it_trained_in_their_order(paper, want
         assert list(cells) == list(tables[command]), command
 
 
-@pytest.mark.parametrize("paper", slow_but(PAPERS, "agt", "ga_net"))
+@pytest.mark.parametrize("paper", PAPERS)
 def test_names_and_runs_match_whatever_table_trains_them_but_where_that_is_stated(paper):
     assert _same(paper) == SAME.get(paper, [])
     for name, configs in _runs(paper).items():

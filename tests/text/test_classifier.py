@@ -20,6 +20,7 @@ from gatedjax import (
     TextRegressor,
 )
 from tests._programs import environment
+from tests.explore._models import model as draw_model
 from tests.text._own import PAIRS, TEXTS, options, reasons, write_csv
 from tests.text.test_states import encode_static
 
@@ -34,8 +35,10 @@ def tiny(cls=TextClassifier):
 
 
 @pytest.fixture(scope="module")
-def fitted():
-    return tiny().fit(X, Y)
+def fitted(tmp_path_factory):
+    """A network that nobody trained."""
+    folder = tmp_path_factory.mktemp("untrained") / "model"
+    return TextClassifier.load(draw_model().save(folder, overwrite=False))
 
 
 @pytest.fixture(scope="module")

@@ -165,10 +165,7 @@ def test_pairs_and_tags(here, capsys):
 @pytest.mark.parametrize(
     ("args", "parts"),
     [
-        (["nowhere.csv"], ["there is no such file"]),
         (["review.csv"], ["did you mean reviews.csv?"]),
-        (["empty.csv"], ["got an empty file"]),
-        (["one.csv"], ["columns must include 'label'", "'text'"]),
         (["bare.csv"], ["--columns text,label"]),
         (["reviews.csv", "--columns", "a,b"], ["'text'", "'a', 'b'"]),
         (["reviews.csv", "--columns", "text,label,x"], ["--columns must name all 2 columns"]),
@@ -183,8 +180,6 @@ def test_pairs_and_tags(here, capsys):
     ],
 )
 def test_a_stranger_is_told_in_one_line(here, args, parts, capsys):
-    (here / "empty.csv").write_text("")
-    (here / "one.csv").write_text("text\na\n")
     (here / "bare.csv").write_text("a fine film,good\na dull film,bad\n")
     with pytest.raises(SystemExit) as stop:
         look(*args)

@@ -13,7 +13,7 @@ from gatedjax.export import BadFile
 from gatedjax.lexicon import Readings
 from gatedjax.text import TextClassifier
 from gatedjax.text.answers._prediction import ORDINAL
-from gatedjax.text.corpus._corpus import are_numbers
+from gatedjax.text.corpus._corpus import are_numbers, note_joined_labels
 from gatedjax.text.targets._base import TargetOptions
 from gatedjax.text.targets._class import ClassTarget
 from gatedjax.text.targets._grades import OrdinalTarget
@@ -129,25 +129,28 @@ def test_left_out_labels_in_a_folder_are_checked():
         LabelTarget(("a", "b")).with_decision({"thresholds": [0.5]})
 
 
-@pytest.mark.parametrize(
-    ("labels", "note"),
-    [
-        *(((form, "bad", "good"), f"labels with several labels in a cell ({form!r}) count as "
-           "single labels: for several labels of a text give a list in .jsonl, or __label__a "
-           "__label__b in .txt, with --task labels")
-          for form in ("good;bad", "good | bad", "good, bad", "['good', 'bad']", '["good"]', "[]",
-                       "[0, 1]")),
+JOINED = (
+    "labels with several labels in a cell ({}) count as single labels: for several labels of a "
+    "text give a list in .jsonl, or __label__a __label__b in .txt, with --task labels"
+)
+
+
+def test_training_notes_labels_that_look_like_something_else():
+    forms = ("good;bad", "good | bad", "good, bad", "['good', 'bad']", '["good"]', "[]", "[0, 1]")
+    for form in forms:
+        assert note_joined_labels([form, "bad", "good"]) == JOINED.format(repr(form))
+    assert note_joined_labels(["good", "[PER]"]) is None
+    for labels, note in (
+        (("good;bad", "bad", "good"), JOINED.format("'good;bad'")),
         (("good", "[PER]"), None),
-        ([*range(12)], "the 12 labels are numbers: --task regression predicts the number, and "
+        (range(12), "the 12 labels are numbers: --task regression predicts the number, and "
          "--task ordinal a grade (TextRegressor, OrdinalTextClassifier)"),
-    ],
-)  # fmt: skip
-def test_training_notes_labels_that_look_like_something_else(labels, note):
-    rows = [(text, labels[i % len(labels)]) for i, (text, _) in enumerate(TEXTS)]
-    said = []
-    MultiLabelTextClassifier.train(rows, share=0.5, say=said.append)
-    lines = [line for line in said if "in a cell" in line or "are numbers" in line]
-    assert lines == [note] * (note is not None)
+    ):  # fmt: skip
+        rows = [(text, labels[i % len(labels)]) for i, (text, _) in enumerate(TEXTS)]
+        said = []
+        MultiLabelTextClassifier.train(rows, share=0.5, say=said.append)
+        lines = [line for line in said if "in a cell" in line or "are numbers" in line]
+        assert lines == [note] * (note is not None)
 
 
 def test_validation_texts_must_have_a_label(tmp_path, capsys):

@@ -108,7 +108,7 @@ def test_the_second_training_leaves_the_folder_of_the_first(tmp_path):
     run = tmp_path / "deep" / "run"
     with work_folder(run):
         (run / "train-0.ids").write_text("of the first")
-        with pytest.raises(WorkdirBusy, match="another run"), work_folder(run):
+        with pytest.raises(WorkdirBusy, match="is being written by another run"), work_folder(run):
             pass
         assert (run / "train-0.ids").read_text() == "of the first"
         assert remove_work(run) == ""
