@@ -204,6 +204,8 @@ def test_overlap_repeats_and_contradictions_are_counted(trees):
     report = _data_check.check("sst", manual_dir=trees)
     texts = report.texts
     assert _data_check.count_repeated(texts["train"]) == 2
+    empty = texts["train"][0]._replace(length=0)
+    assert _data_check.count_repeated([empty] * 2) == 0
     assert _data_check.count_conflicts(texts["train"]) == 1
     assert _data_check.count_conflicts([text for of in texts.values() for text in of]) == 2
     pairs = _data_check.list_overlap(texts["train"], texts["test"])
