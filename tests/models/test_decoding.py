@@ -81,7 +81,7 @@ def enumerated(table, row, limit, alpha):
     return sorted(found, reverse=True)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
 def test_a_beam_as_wide_as_all_targets_finds_the_best_of_them(np_rng, alpha):
     table = chain(np_rng)
     # 1 + 2 + 4 + 8 targets of at most 4 tokens, and as many that go on

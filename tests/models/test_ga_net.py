@@ -155,7 +155,7 @@ def test_forward_pass_equals_loops_over_the_equations(train, np_rng):
 
 @pytest.mark.parametrize(
     ("system", "train"),
-    [("ganet", True), ("ganet", False), ("soft", True), ("local", True), ("bilstm", False)],
+    [("ganet", False), ("soft", True), ("bilstm", False)],
 )
 def test_padding_and_batch_company_change_no_example(system, train, np_rng):
     task = make_task(system=system, recurrent_dropout=0.2, layer_dropout=0.2)
@@ -172,74 +172,14 @@ def test_padding_and_batch_company_change_no_example(system, train, np_rng):
         one = run({k: v[row : row + 1] for k, v in wide.items()})
         for other, place in ((many, row), (turned, 2 - row)):
             np.testing.assert_allclose(other.logits[place], one.logits[0], **F32)
-            if system == "ganet" and not train:
+            if system == "ganet":
                 np.testing.assert_array_equal(other.gates[place], one.gates[0, :8])
-            elif system == "ganet":
-                np.testing.assert_allclose(other.gates[place], one.gates[0, :8], **F32)
-            if other.gates is not None:
                 np.testing.assert_array_equal(one.gates[0, 8:], 0.0)
 
 
-@pytest.mark.parametrize(
-    ("test_gate", "empty"),
-    [
-        ("sample", "max_gate"),
-        ("threshold", "max_gate"),
-        ("multi_sample", "max_gate"),
-        ("sample", "soft"),
-        ("sample", "zeros"),
-    ],
-)
-def test_one_token_has_weight_one_in_every_gate_mode(test_gate, empty, np_rng):
-    task = make_task(test_gate=test_gate, empty=empty)
-    batch = make_batch(np_rng, lengths=(1, 1, 1))
-    params = draw(task, gate_bias=-50.0)
-    output = forward(task.model, params, batch, rngs())
-    expected = 0.0 if empty == "zeros" else 1.0
-    np.testing.assert_allclose(output.attention[:, 0], expected, **F32)
-    assert bool(output.closed.all())
-
-
-@pytest.mark.parametrize("empty", ["max_gate", "soft", "zeros"])
-def test_all_gates_closed_follows_the_empty_rule(empty, np_rng):
-    task = make_task(empty=empty, test_gate="threshold")
-    batch = make_batch(np_rng, lengths=(6, 3, 8))
-    params = draw(task, gate_bias=-1e4)
-    output = forward(task.model, params, batch, rngs())
-    soft = dataclasses.replace(make_task().model.config, system="soft")
-    attention = np.asarray(output.attention)
-    if empty == "max_gate":
-        chosen = np.argmax(np.asarray(output.gate_logits), axis=1)
-        np.testing.assert_array_equal(attention.argmax(1), chosen)
-        np.testing.assert_array_equal(attention.sum(1), 1.0)
-    elif empty == "zeros":
-        np.testing.assert_array_equal(attention, 0.0)
-    else:
-        ungated = forward(GANet(soft, vocab_size=20, num_classes=3), params, batch, rngs())
-        np.testing.assert_allclose(attention, ungated.attention, **F32)
-
-
-@pytest.mark.slow
-def test_all_gates_open_equals_soft_attention(np_rng):
-    task = make_task(gate_bias_init=1e4, test_gate="threshold")
-    batch = make_batch(np_rng)
-    params = jax.jit(task.init)(jax.random.key(1), batch)
-    gated = forward(task.model, params, batch)  # without random bits
-    ungated = forward(make_task(system="soft").model, params, batch, rngs())
-    np.testing.assert_allclose(gated.logits, ungated.logits, **F32)
-    np.testing.assert_allclose(gated.attention, ungated.attention, **F32)
-
-
-@pytest.mark.parametrize(
-    ("system", "dtype"),
-    slow_but(
-        [("ganet", "float32"), ("ganet", "bfloat16"), ("local", "float32"), ("bilstm", "float32")],
-        ("ganet", "float32"),
-        "bilstm",
-    ),
-)
-def test_row_of_padding_gives_finite_logits_and_gradients(system, dtype, np_rng):
-    task = make_task(system=system, dtype=dtype)
+@pytest.mark.parametrize("system", slow_but(["ganet", "local", "bilstm"], "ganet", "bilstm"))
+def test_row_of_padding_gives_finite_logits_and_gradients(system, np_rng):
+    task = make_task(system=system)
     batch = make_batch(np_rng, lengths=(0, 5, 8))
     params = draw(task)
     total, _, trained, grads = train(task, params, batch, rngs())
@@ -356,7 +296,7 @@ def test_bfloat16_stays_close_to_float32(np_rng):
 
 @pytest.mark.parametrize(
     "option",
-    [{"aux": "fnn"}, {"aux": "att"}, {"merge": "sum"}, {"score": "mlp1"}, {"post_tanh": False}],
+    [{"aux": "fnn", "merge": "sum", "score": "mlp1"}, {"aux": "att", "post_tanh": False}],
     ids=str,
 )
 def test_every_option_trains_one_step_downhill(option, np_rng):

@@ -231,8 +231,8 @@ def test_selector_terms_are_those_of_the_selections():
         np.testing.assert_array_equal(term, 0)
 
 
-@pytest.mark.parametrize("estimator", ["st_gumbel", "soft_gumbel", "mean_field", "reinforce"])
-def test_every_estimator_trains_its_selector(estimator):
+@pytest.mark.parametrize("estimator", ["mean_field", "reinforce"])
+def test_every_kind_of_estimator_trains_its_selector(estimator):
     task, params = probe(estimator=estimator, entropy_weight=0.0)
     (total, metrics), grads = loss(task, params, batch_of(), RNGS)
     assert np.isfinite(total)
@@ -290,8 +290,7 @@ def test_a_frozen_encoder_gets_no_gradient():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layers", [(0,), (1,)])
-def test_a_probe_learns_a_hundred_inverted_sentences_by_heart(layers):
+def test_a_probe_learns_a_hundred_inverted_sentences_by_heart():
     from gatedjax import data
 
     rng = np.random.default_rng(0)
@@ -300,14 +299,13 @@ def test_a_probe_learns_a_hundred_inverted_sentences_by_heart(layers):
     encoded = data.encode(source, data.Vocabulary(sorted(words)))
     batch = data.Batches(encoded, batch_size=100, max_buckets=1)[0]
     config = grouped(models.SSANProbeConfig,
-        select_layers=layers, num_layers=2, hidden=32, filter_size=64, num_heads=2, dropout=0.0,
+        select_layers=(1,), num_layers=2, hidden=32, filter_size=64, num_heads=2, dropout=0.0,
         attention_dropout=0.0, relu_dropout=0.0, head_hidden=(32,),
     )  # fmt: skip
     task = models.SSANProbeTask(models.SSANProbe(config, 22, 2))
     _, _, metrics = learn(task, optax.adam(5e-3), batch, 200)
     assert metrics["accuracy"].value() > 0.95
-    if layers == (1,):
-        assert 0.02 < metrics["selected_1"].value() < 0.98
+    assert 0.02 < metrics["selected_1"].value() < 0.98
 
 
 def test_the_cap_bounds_the_gradient_of_the_selector_and_of_nothing_behind_it():

@@ -249,12 +249,11 @@ def reversed_pairs(np_rng, count):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("layers", "depth"), [((0,), 2), ((1,), 1)], ids=["san", "ssan"])
-def test_a_hundred_pairs_are_learned_by_heart(np_rng, layers, depth):
+def test_a_hundred_pairs_are_learned_by_heart(np_rng):
     batch = reversed_pairs(np_rng, 100)
-    small = {"hidden": 32, "filter_size": 64, "num_heads": 4, "dropout": 0.0, "num_layers": depth}
+    small = {"hidden": 32, "filter_size": 64, "num_heads": 4, "dropout": 0.0}
     none = {"attention_dropout": 0.0, "relu_dropout": 0.0, "label_smoothing": 0.0}
-    model = SSANTranslator(config(select_layers=layers, **small, **none), V)
+    model = SSANTranslator(config(select_layers=(1,), **small, **none), V)
     tx = make_optimizer(OptimizerConfig(learning_rate=1e-2, warmup_steps=20), 200)
     params, metrics, _ = learn(SSANTranslationTask(model), tx, batch, 200)
     assert metrics["loss"].value() < 0.1
