@@ -581,9 +581,9 @@ def test_the_multiplier_holds_the_density(tmp_path):
         rows.append((" ".join(words), "gb"[i % 2]))
     path, out = write_csv(tmp_path / "words.csv", rows), tmp_path / "m"
     steps = (
-        "--model=ganet --num-steps=500 --model.hidden=8 --model.aux-hidden=8 "
+        "--model=ganet --num-steps=250 --model.hidden=8 --model.aux-hidden=8 "
         "--model.embedding-dim=8 "
-        "--train.parallel=single --train.eval-every=50 --train.optimizer.learning-rate=0.002"
+        "--train.parallel=single --train.eval-every=50 --train.optimizer.learning-rate=0.004"
     )
     assert main(["train", str(path), "--out", str(out), "--share", share, *steps.split()]) == 0
     report = json.loads((out / "report.json").read_text())
