@@ -141,8 +141,8 @@ def test_words_are_not_markup():
     figure.canvas.draw()  # fails if any of it is parsed
 
 
-@pytest.mark.parametrize("stem", ["map", "run.v1", "new/folder/map"])
-def test_heatmap_writes_png_and_svg_whole_and_reproducibly(stem, tmp_path):
+def test_heatmap_writes_png_and_svg_whole_and_reproducibly(tmp_path):
+    stem = "new/folder/run.v1"
     png, svg = tmp_path / f"{stem}.png", tmp_path / f"{stem}.svg"
     analysis.plot_heatmap(rows(), tmp_path / stem)
     assert is_png(png)
@@ -224,7 +224,7 @@ def test_more_names_than_colours_are_still_drawn():
     assert len(figure.legends[0].get_texts()) == 12
 
 
-@pytest.mark.parametrize("length", [1, 6, 25, 45])
+@pytest.mark.parametrize("length", [1, 45])
 def test_legends_stay_inside_their_figure(length):
     series = {of: {f"{i}" * length: [(1, i, 0.1)] for i in range(6)} for of in ("loss", "accuracy")}
     figure = analysis.plot_lines(series)

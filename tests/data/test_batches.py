@@ -91,7 +91,9 @@ def test_batches_without_iterate_are_numbered_too():
 def test_numbered_batches_end_where_those_that_are_numbered_do(encoded):
     settings = SimpleNamespace(gates=SimpleNamespace(final_temperature=0.1))
     for made in (data.Batches.eval(encoded, batch_size=8), data.Batches(encoded, batch_size=8)):
-        assert data.for_schedule(made, settings).one_pass == made.one_pass
+        numbered = data.for_schedule(made, settings)
+        assert (numbered.one_pass, len(numbered)) == (made.one_pass, len(made))
+        assert [batch["step"][0] for batch in numbered.iterate(2, 5)] == [2, 3, 4]
 
 
 def padded_total(lengths, edges):

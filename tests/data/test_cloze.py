@@ -199,11 +199,12 @@ def test_every_set_of_cloze_questions_is_known():
 def test_the_real_files_have_their_counts_and_the_frequency_baseline(shared_data, kind):
     if not (shared_data / "cloze").is_dir():
         pytest.skip("the cloze sets are not on this machine")
-    want = {"NE": (41_191, 0.439, 0.338), "CN": (45_000, 0.296, 0.272)}[kind]
-    train = data.load("cbt", "train", manual_dir=shared_data, kind=kind)
-    assert len(train) == train.report.lines == want[0]
-    assert train.report.notes == {}
-    for split, size, accuracy in (("validation", 2_000, want[1]), ("test", 2_500, want[2])):
+    want = {"NE": (0.439, 0.338), "CN": (0.296, 0.272)}[kind]
+    if kind == "NE":  # the longest files are read in one of the two kinds
+        train = data.load("cbt", "train", manual_dir=shared_data, kind=kind)
+        assert len(train) == train.report.lines == 41_191
+        assert train.report.notes == {}
+    for split, size, accuracy in (("validation", 2_000, want[0]), ("test", 2_500, want[1])):
         source = data.load("cbt", split, manual_dir=shared_data, kind=kind)
         assert len(source) == source.report.lines == size
         # as large as the official ones, and not them: they say where they come from

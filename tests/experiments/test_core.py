@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import re
 import shutil
 import signal
 from types import SimpleNamespace
@@ -511,17 +510,6 @@ def test_on_other_data_the_papers_number_has_a_row_of_its_own(tmp_path):
     text = PAPER.tables["table1"].text(PAPER, job.store)
     assert "paper, official data" in text
     assert [row[0] for row in rows_of(f"## T\n{text}", "T")] == ["Toy"] * 3
-
-
-def test_a_results_folder_that_cannot_be_made_is_one_line(tmp_path, capsys):
-    blocked = tmp_path / "file"
-    blocked.touch()
-    message = refused(
-        lambda args: command.tables(PAPER, args), ["render", "--results", f"{blocked}/x"], capsys
-    )
-    assert message.startswith("error: ")
-    assert str(blocked) in plain(message)
-    assert re.search("must be a folder, got a file", message)
 
 
 def test_a_run_that_diverges_has_a_record_and_the_others_go_on(tmp_path, capsys):

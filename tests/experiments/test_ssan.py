@@ -17,7 +17,6 @@ from experiments.ssan.paper import PAPER, VARIANTS, task_cases, task_rows
 from experiments.ssan.sentences import scores, sentence_of_each
 from gatedjax import analysis
 from gatedjax import data as gdata
-from gatedjax.data.batches import _texts
 from gatedjax.training.config import learning_rate_of
 from tests.experiments._commands import refused
 
@@ -374,16 +373,6 @@ def test_scores_of_a_probe_have_groups_where_the_paper_has_them():
     assert found["groups"]["Clau."] == [0.0, 0.0]
     assert "groups" not in scores(predictions, ("5", "6", "7"))
     assert json.dumps(found)
-
-
-def test_batches_know_their_step():
-    source = gdata.bigram_shift([["a", "b", "c"]] * 6)
-    encoded = gdata.encode(source, gdata.Vocabulary.build([source]))
-    batches = _texts.WithStep(gdata.Batches(encoded, batch_size=2))
-    assert batches[7]["step"].tolist() == [7, 7]
-    steps = [batch["step"][0] for batch in batches.iterate(2, 5)]
-    assert steps == [2, 3, 4]
-    assert len(batches) == 3
 
 
 @pytest.fixture

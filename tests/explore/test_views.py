@@ -184,13 +184,18 @@ def test_what_is_not_translated(translators):
     assert long["models"] == translators.layers({"text": " "})["models"] == [None]
 
 
+@pytest.fixture(scope="module")
+def paired():
+    """Two networks of pairs, of which the first selects."""
+    return Explorer([pair("ssan"), pair("san", seed=2)], ["ssan", "san"])
+
+
 @pytest.mark.parametrize("name", ["ssan", "san"])
-def test_a_pair_is_read_as_prediction_reads_it(name):
-    made = pair(name)
-    shown = Explorer([made], [name])
+def test_a_pair_is_read_as_prediction_reads_it(paired, name):
+    place = ["ssan", "san"].index(name)
     state = {"text": "a dull film", "hypothesis": "the film , here , is slow"}
-    (one,) = shown.answer(state)["models"]
-    (read,) = made.read([tuple(state.values())])
+    one = paired.answer(state)["models"][place]
+    (read,) = paired.models[place].read([tuple(state.values())])
     np.testing.assert_allclose(one["probabilities"], read.probabilities, atol=TIGHT)
     for line, tokens, is_read in zip(one["lines"], read.tokens, read.masks, strict=True):
         assert line["tokens"] == list(tokens)
@@ -198,7 +203,7 @@ def test_a_pair_is_read_as_prediction_reads_it(name):
             assert line["marked"] is None
         else:
             np.testing.assert_array_equal(line["marked"], is_read)
-    (layers,) = shown.layers(state)["models"]
+    layers = paired.layers(state)["models"][place]
     assert [len(layer["pairs"]) for layer in layers] == [3, 7]
     for layer in layers:
         assert (layer["selected"] is None) == (name == "san")
@@ -230,16 +235,15 @@ def test_what_only_gates_have_is_refused(readers):
         offline_page(readers, "a film")
 
 
-def test_effects_of_a_pair_are_those_of_explain():
-    made = pair("ssan")
+def test_effects_of_a_pair_are_those_of_explain(paired):
+    made = paired.models[0]
     texts = ["a dull film", "the film here is slow"]
-    shown = Explorer([made, pair("san", seed=2)], ["ssan", "san"])
     state = {"text": texts[0], "hypothesis": texts[1]}
-    result = shown.removal(state)["models"][0]
+    result = paired.removal(state)["models"][0]
     explanation = explain(made, texts)
     assert made.classes[result["class"]] == explanation.label
     wanted = [explanation.probability - change.probability for change in explanation.removed]
     assert [len(effects) for effects in result["lines"]] == [3, 5]
     np.testing.assert_allclose(np.concatenate(result["lines"]), wanted, atol=TIGHT)
-    assert shown.removal({**state, "hypothesis": "film"})["models"] == [None, None]
-    assert shown.removal({**state, "hypothesis": "film " * 65})["models"] == [None, None]
+    assert paired.removal({**state, "hypothesis": "film"})["models"] == [None, None]
+    assert paired.removal({**state, "hypothesis": "film " * 65})["models"] == [None, None]

@@ -306,7 +306,7 @@ def test_columns_must_be_as_many_as_the_model_reads(kind, tmp_path, model):
 
 
 # GA-Net, GRU and pairs are trained by other tests.
-@pytest.mark.parametrize("name", ["agt", "soft", "ssan"])
+@pytest.mark.parametrize("name", ["agt", "ssan"])
 def test_a_network_of_each_kind_trains_and_predicts(name, tmp_path):
     model = train("text", TEXTS, tmp_path, **options(name))
     check_network(model, [("a dull film",), ("warm",)])
@@ -314,7 +314,7 @@ def test_a_network_of_each_kind_trains_and_predicts(name, tmp_path):
     assert model.report["steps"] == 2
 
 
-@pytest.mark.parametrize("name", ["local", "bilstm", "rau", "lstm", "san"])
+@pytest.mark.parametrize("name", ["soft", "local", "bilstm", "rau", "lstm", "san"])
 def test_other_networks_have_a_loss_and_predict(name):
     kind = "pair" if name == "san" else "text"
     model, networks = draw_model(name) if kind == "text" else draw_pair(name), TEXT | PAIR

@@ -74,9 +74,9 @@ def test_columns_of_labels_and_frames_lose_the_rows_of_weight_0():
     weights[::5] = 0
     rows = np.flatnonzero(weights)
     read = [X[i] for i in rows]
-    expected = MultiLabelTextClassifier().fit(read, y[rows]).predict_proba(X)
+    expected = MultiLabelTextClassifier(share=0.5).fit(read, y[rows]).predict_proba(X)
     for form in (y, coo_matrix(y), y.astype(bool)):
-        model = MultiLabelTextClassifier().fit(X, form, sample_weight=weights)
+        model = MultiLabelTextClassifier(share=0.5).fit(X, form, sample_weight=weights)
         np.testing.assert_array_equal(model.predict_proba(X), expected)
     with pytest.raises(ValueError, match="the same length, got 48 and 47"):
         TextClassifier().fit(X, Y[1:], sample_weight=weights)

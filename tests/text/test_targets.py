@@ -472,7 +472,6 @@ def test_scikit_learn_takes_the_models_and_their_predictions():
     assert set(stack.predict(X)) <= set(names)
     for model, y, least in (
         (TextRegressor(share=0.7), numbers, 0.6),
-        (OrdinalTextClassifier(share=0.5), GRADES, 0.7),
         (MultiLabelTextClassifier(share=0.3), Y[:, :2], 0.8),
     ):
         assert cross_val_score(model, X, y, cv=2).min() > least
