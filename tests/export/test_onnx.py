@@ -12,13 +12,14 @@ from jax.extend import core
 from gatedjax import export, nn
 from gatedjax.export._onnx import _CALLS, onnx_program
 from gatedjax.models import GANet, GANetConfig, GateConfig
+from tests._drawn import drawn
 from tests._grouped import grouped
 from tests.conftest import ROOT
 
 TOKENS = jnp.array([[2, 3, 4, 5, 6], [8, 9, 0, 0, 0], [0, 0, 0, 0, 0]])
 BATCH = {"tokens": TOKENS, "lengths": jnp.array([5, 2, 0])}
 XS = {
-    "text": {"xs": jax.random.normal(jax.random.key(0), (3, 5, 4))},
+    "text": {"xs": jnp.asarray(np.random.default_rng(0).normal(size=(3, 5, 4)), jnp.float32)},
     "lengths": BATCH["lengths"],
 }
 
@@ -26,8 +27,7 @@ XS = {
 def ga_net():
     gates = GateConfig(test_gate="threshold")
     model = GANet(grouped(GANetConfig, hidden=4, num_layers=1, aux_hidden=4, gates=gates), 20, 2)
-    params = model.init({"params": jax.random.key(0)}, BATCH)
-    return model.apply, params, BATCH
+    return model.apply, drawn(model.init, BATCH), BATCH
 
 
 def recurrence(kind):
@@ -36,8 +36,7 @@ def recurrence(kind):
     def apply(params, batch):
         return module.apply(params, batch["text"]["xs"], lengths=batch["lengths"])[1]
 
-    params = module.init(jax.random.key(0), XS["text"]["xs"], lengths=XS["lengths"])
-    return apply, params, XS
+    return apply, drawn(module.init, XS["text"]["xs"]), XS
 
 
 def equations(program):
@@ -72,9 +71,9 @@ def test_the_program_has_no_reverse_scan_and_the_outputs_of_the_function(case):
     assert called <= {"jit", "pjit"}  # functions of jax.numpy, which are called again
     assert list(inputs) == ["tokens" if "tokens" in batch else "text.xs", "lengths"]
     results = dict(
-        zip(names, core.jaxpr_as_fun(program)(*jax.tree.leaves(batch)[::-1]), strict=True)
+        zip(names, jax.jit(core.jaxpr_as_fun(program))(*jax.tree.leaves(batch)[::-1]), strict=True)
     )
-    expected = by_name(apply(params, batch))
+    expected = by_name(jax.jit(apply)(params, batch))
     assert results.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_allclose(results[name], value, atol=1e-6, err_msg=name)

@@ -113,7 +113,6 @@ def test_gru_equals_the_functional_call(reset_after):
 RAU_FIELDS = {
     "feature_proj": (F.RAUWeights, 0),
     "sigmoid": (F.RAUHiddenWeights, 6),
-    "additive_relu": (F.RAUWeights, 0),
     "concat": (F.RAUConcatWeights, 0),
     "matrix": (F.RAUMatrixWeights, 0),
     "time_causal": (F.RAUHiddenWeights, 0),
@@ -137,17 +136,14 @@ def test_rau_equals_the_functional_call(attention):
     chex.assert_trees_all_close(carry, last, **F32)
 
 
-@pytest.mark.parametrize("kind", [gnn.LSTM, gnn.GRU, gnn.RAU])
+@pytest.mark.parametrize("kind", [gnn.LSTM, gnn.RAU])
 def test_of_bfloat16_are_the_products_alone(kind):
     """Biases and gradients are those of the functions, which were rounded to bfloat16 before."""
     xs = normal(2, 5, 3)
     module = kind(4, dtype=jnp.bfloat16)
     variables = filled(module, xs)
-    function, weights = {
-        gnn.LSTM: (F.lstm, F.LSTMWeights),
-        gnn.GRU: (F.gru, F.GRUWeights),
-        gnn.RAU: (F.rau, F.RAUWeights),
-    }[kind]
+    is_rau = kind is gnn.RAU
+    function, weights = (F.rau, F.RAUWeights) if is_rau else (F.lstm, F.LSTMWeights)
 
     @jax.jit
     def run(variables, xs):
@@ -161,7 +157,7 @@ def test_of_bfloat16_are_the_products_alone(kind):
             return found, pull(jax.tree.map(jnp.ones_like, found))[0]["params"]
 
         results = graded(module.apply), graded(direct)
-        if kind is not gnn.RAU:
+        if not is_rau:
             return results, None
         own = weights_of(weights, variables["params"])
         wanted = F.rau_attention(own, xs.astype(jnp.bfloat16))
@@ -216,11 +212,10 @@ NARROW = dict.fromkeys(("kernel_init", "recurrent_kernel_init"), symmetric_unifo
     "module",
     [
         gnn.LSTM(40, num_layers=2, **NARROW),
-        gnn.GRU(40, bidirectional=True, **NARROW),
-        gnn.RAU(40, attn_hidden=30, **NARROW),
+        gnn.RAU(40, attn_hidden=30, bidirectional=True, **NARROW),
         gnn.RAU(40, attention="matrix", **NARROW),
     ],
-    ids=["lstm", "gru", "rau_hidden", "rau_matrix"],
+    ids=["lstm", "rau_hidden", "rau_matrix"],
 )
 def test_initialisers_draw_every_kernel_and_leave_the_biases(module, rng):
     params = jax.jit(module.init)(rng, np.ones((1, 2, 30), np.float32))["params"]
@@ -321,9 +316,8 @@ def test_initial_kernels_are_orthogonal_per_gate_and_the_forget_bias_is_one(rng)
 
 @pytest.mark.parametrize(
     ("kind", "more", "candidates"),
-    [(gnn.GRU, {}, 1), (gnn.GRU, {"reset_after": True}, 1), (gnn.RAU, {}, 3),
-     (gnn.RAU, {"attention": "matrix"}, 1)],
-)  # fmt: skip
+    [(gnn.GRU, {"reset_after": True}, 1), (gnn.RAU, {}, 3), (gnn.RAU, {"attention": "matrix"}, 1)],
+)
 def test_a_gate_bias_keeps_the_state_of_a_new_unit(kind, more, candidates, rng):
     xs, initial = normal(2, 5, 3), (np.full((2, 4), 0.3, np.float32),)
     module, plain = kind(4, gate_bias=20.0, **more), kind(4, **more)
