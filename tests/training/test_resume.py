@@ -104,9 +104,10 @@ def early(workdir, hook=None, **more):
 
 
 def test_a_run_that_a_hook_has_stopped_often_and_that_continues_is_an_unbroken_one(tmp_path):
-    # before the first evaluation, at a skipped update, at an evaluation, at a checkpoint, between
-    stops = [3, 13, 14, 15, 16, 17]
     unbroken = early(tmp_path / "whole")
+    # before the first evaluation, at a skipped update, at an evaluation, at a checkpoint, between,
+    # and where the best parameters are old
+    stops = [3, 13, 14, 15, 16, 17, unbroken.steps - 1]
     assert (unbroken.stopped, unbroken.best_step > 0) == ("early", True)
     assert 20 < unbroken.steps < 90
     asked = []
