@@ -290,20 +290,20 @@ def test_a_frozen_encoder_gets_no_gradient():
 
 
 @pytest.mark.slow
-def test_a_probe_learns_a_hundred_inverted_sentences_by_heart():
+def test_a_probe_learns_forty_inverted_sentences_by_heart():
     from gatedjax import data
 
     rng = np.random.default_rng(0)
     words = [f"w{i}" for i in range(20)]
-    source = data.bigram_shift([[words[i] for i in rng.integers(20, size=6)] for _ in range(100)])
+    source = data.bigram_shift([[words[i] for i in rng.integers(20, size=6)] for _ in range(40)])
     encoded = data.encode(source, data.Vocabulary(sorted(words)))
-    batch = data.Batches(encoded, batch_size=100, max_buckets=1)[0]
+    batch = data.Batches(encoded, batch_size=40, max_buckets=1)[0]
     config = grouped(models.SSANProbeConfig,
         select_layers=(1,), num_layers=2, hidden=32, filter_size=64, num_heads=2, dropout=0.0,
         attention_dropout=0.0, relu_dropout=0.0, head_hidden=(32,),
     )  # fmt: skip
     task = models.SSANProbeTask(models.SSANProbe(config, 22, 2))
-    _, _, metrics = learn(task, optax.adam(5e-3), batch, 200)
+    _, _, metrics = learn(task, optax.adam(5e-3), batch, 120)
     assert metrics["accuracy"].value() > 0.95
     assert 0.02 < metrics["selected_1"].value() < 0.98
 
