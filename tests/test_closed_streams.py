@@ -11,7 +11,7 @@ from gatedjax.__main__ import main
 from gatedjax._utils.terminal import UNREAD
 from tests._programs import environment
 from tests.text._own import TEXTS, write_csv
-from tests.text._runs import DOCUMENT, QUESTION, reader_run, translator_run
+from tests.text._runs import DOCUMENT, QUESTION, reader_run
 
 STREAMS = {
     "no output": ">&-",
@@ -28,12 +28,9 @@ TABLE = {
     "predict model - --out OUT": 0,
     "predict missing 'a dull film'": 2,
     "explain model 'a dull film' --html OUT": 0,
-    "evaluate model reviews.csv": 0,
-    "look reviews.csv --json": 0,
     "train reviews.csv --out model2 --overwrite": 0,
     "verify-resume -- true": 2,
     f"answer reader --document story.txt {shlex.join(QUESTION)}": 0,
-    "translate translator": 0,
 }
 """Command lines, and the status with which each ends with an empty input. The other commands write
 by the same functions, see the test that nothing else prints."""
@@ -51,9 +48,8 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def networks(place):
-    """The same folder, with networks that nobody trained."""
+    """The same folder, with a network that nobody trained."""
     reader_run(place / "reader")
-    translator_run(place / "translator")
     return place
 
 

@@ -28,8 +28,9 @@ def collecting_at(place, name, number):
                 pass
 
     def call(*args, **options):
-        is_armed.append(True)
-        gc.collect()
+        if not is_armed:
+            is_armed.append(True)
+            gc.collect()
         return real(*args, **options)
 
     is_armed = []

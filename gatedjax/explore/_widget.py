@@ -19,7 +19,7 @@ def explorer(model: Any, against: Any = None, *, text: str = "", data: object = 
     """Makes a widget that shows the words on which a prediction rests, and can force their gates.
 
         >>> from gatedjax.text import TextClassifier
-        >>> widget = explorer(TextClassifier.train("demo"), text="we lay on the deck")
+        >>> widget = explorer(TextClassifier.train("demo", share=0.3), text="we lay on the deck")
 
     Args:
       model: a trained model of this library for texts: a `TextClassifier`, `PairClassifier`,
