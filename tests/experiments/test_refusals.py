@@ -45,7 +45,7 @@ RUNS = {
     "rau --model.cell gru --model.rescale": "rescale must be False for cell='gru'",
     "rau --model.cell lstm --model.attn-hidden 8": "attn_hidden must be 0",
     "rau --model.cell lstm --model.reset-after": "reset_after must be False",
-    "rau --model.forget-bias 1": "forget_bias must be 0 for cell='rau'",
+    "rau --model.forget-bias 1": "forget_bias must be 0.0 for cell='rau'",
     "rau --model.hidden 0": "hidden must be at least 1",
     "rau --train.seeds 2": "train.seeds must be 1",
     "rau --train.eval-every 0": "eval_every must be at least 1",
