@@ -71,4 +71,4 @@ def test_a_run_keeps_memory_unless_it_is_told_not_to(size, how):
     before = before or faults(size, "off")
     if before[0] < 0.9 * 2 * size * size * 4 / 4096:
         pytest.skip("this kernel maps a large block without a fault for every page")
-    assert after < 0.2 * before[0]
+    assert after < 0.5 * before[0]  # a block may still move once or twice
