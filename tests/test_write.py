@@ -244,11 +244,16 @@ def fill(folder, text):
     (folder / "file").write_text(text)
 
 
-@pytest.mark.parametrize("failing", [1, 2])
-def test_a_failed_rename_leaves_the_old_folder_alone(tmp_path, monkeypatch, failing):
-    target = tmp_path / "model"
-    with new_folder(target) as folder:
+@pytest.fixture
+def target(tmp_path):
+    """A folder with old content."""
+    with new_folder(tmp_path / "model") as folder:
         fill(folder, "old")
+    return tmp_path / "model"
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_failed_rename_leaves_the_old_folder_alone(tmp_path, target, monkeypatch, failing):
     replace, moved = os.replace, []
 
     def fail_once(*args):
@@ -264,10 +269,9 @@ def test_a_failed_rename_leaves_the_old_folder_alone(tmp_path, monkeypatch, fail
     assert names(tmp_path) == ["model"]
 
 
-def test_a_folder_that_another_process_puts_between_the_renames_stays(tmp_path, monkeypatch):
-    target = tmp_path / "model"
-    with new_folder(target) as folder:
-        fill(folder, "old")
+def test_a_folder_that_another_process_puts_between_the_renames_stays(
+    tmp_path, target, monkeypatch
+):
     replace, moved = os.replace, []
 
     def restore_between(*args):
@@ -283,10 +287,9 @@ def test_a_folder_that_another_process_puts_between_the_renames_stays(tmp_path, 
     assert names(tmp_path) == ["model"]
 
 
-def test_an_interrupt_after_the_second_rename_leaves_only_the_new_folder(tmp_path, monkeypatch):
-    target = tmp_path / "model"
-    with new_folder(target) as folder:
-        fill(folder, "old")
+def test_an_interrupt_after_the_second_rename_leaves_only_the_new_folder(
+    tmp_path, target, monkeypatch
+):
     replace = os.replace
 
     def interrupt(source, place):

@@ -1,7 +1,4 @@
-"""Allowed values of options, and the nearest allowed name to a misspelt one.
-
-The command line checks the choices of its options itself.
-"""
+"""Allowed values of options, and the nearest allowed name to a misspelt one."""
 
 import difflib
 import functools
@@ -36,11 +33,11 @@ def check_choice(choices: Any, **values: object) -> None:
 def check_choices(config: object, kind: Any = None) -> None:
     """Raises ValueError unless each field of `kind` (by default the class of `config`) with a
     `Literal` type has an allowed value, because programs compare it with only some of its values.
+    The command line checks its options itself.
     """
     fields_of: Any = kind or type(config)  # because mypy takes a metaclass for unhashable
     for name, choices in choices_of(fields_of).items():
-        if (value := getattr(config, name)) not in choices:
-            check_choice(choices, **{name: value})
+        check_choice(choices, **{name: getattr(config, name)})
 
 
 def suggestion(name: object, names: Iterable[str], cutoff: float = 0.6) -> str:

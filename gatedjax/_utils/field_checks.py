@@ -32,10 +32,14 @@ def check_size(**sizes: Any) -> None:
 
 
 def check_dropout(name: str, rate: Any) -> None:
-    """Calls `check_rate`, which is imported late, because programs without JAX read options too."""
-    from gatedjax.functional._checks import check_rate
-
-    check_rate(rate, name)
+    """Raises ValueError unless a number is in [0, 1), and TypeError if it is being traced."""
+    if is_traced(rate):
+        raise TypeError(
+            f"{name} must be a number that is known while tracing, got {rate}: pass it as a static "
+            "argument of jax.jit"
+        )
+    if not 0.0 <= rate < 1.0:
+        raise ValueError(f"{name} must be in [0, 1), got {rate}")
 
 
 def check_fields(module: object, **least: int) -> None:
@@ -72,9 +76,8 @@ def _config_class(kind: Any) -> type | None:
 
 @functools.cache
 def _number_fields(kind: Any) -> dict[str, tuple[type, bool]]:
-    numbers = (int, float, bool)
     return {
         name: (field_type, is_optional)
         for name, field_type, is_optional in field_types(kind)
-        if field_type in numbers
+        if field_type in (int, float, bool)
     }

@@ -4,8 +4,9 @@ import dataclasses
 import math
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
+from gatedjax._utils.choices import check_choice
 from gatedjax._utils.json import to_json
 from gatedjax._utils.types import Tree
 from gatedjax._version import __version__
@@ -173,10 +174,7 @@ def loader_of(config: Mapping[str, Tree]) -> str:
 
 def facts_of(kind: Kind) -> dict[str, Tree]:
     """Returns {"gatedjax": {"kind": kind, "format": version}}, an entry of config.json."""
-    if kind not in get_args(Kind):
-        raise ValueError(
-            f"kind must be one of {', '.join(map(repr, get_args(Kind)))}, got {kind!r}"
-        )
+    check_choice(Kind, kind=kind)
     return {KEY: {"kind": kind, "format": FORMAT}}
 
 

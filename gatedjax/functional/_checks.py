@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from gatedjax._utils.field_checks import check_dropout
 from gatedjax._utils.tracing import is_traced
 from gatedjax.functional._types import ArrayLike
 
@@ -101,17 +102,12 @@ def check_not_both(**arguments: object) -> None:
         raise ValueError(f"{' or '.join(arguments)} must be None, got both: give one of the two")
 
 
-def check_rate(rate: float, name: str = "rate") -> None:
+def check_rate(rate: float) -> None:
     """Raises ValueError unless a dropout rate is in [0, 1), and TypeError for no known number."""
-    if is_traced(rate):
-        raise TypeError(
-            f"{name} must be a number that is known while tracing, got {rate}: pass it as a static "
-            "argument of jax.jit"
-        )
-    check_numbers(**{name: rate})
-    check_that(jnp.ndim(rate) == 0, f"{name} must be a single number", rate)
-    if not 0.0 <= rate < 1.0:
-        raise ValueError(f"{name} must be in [0, 1), got {rate}")
+    if not is_traced(rate):
+        check_numbers(rate=rate)
+        check_that(jnp.ndim(rate) == 0, "rate must be a single number", rate)
+    check_dropout("rate", rate)
 
 
 def check_same_shape(**arrays: ArrayLike) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from jaxtyping import Array, Float
 
+from gatedjax._utils.choices import check_choice
 from gatedjax.gates._estimator import Estimator
 from gatedjax.gates._registry import ESTIMATORS
 
@@ -31,8 +32,7 @@ def create_estimator(
     name: EstimatorName, *, temperature: float | Float[Array, ""] = 0.5, draws: int = 2
 ) -> Estimator:
     """Returns the estimator of a name, such as `STGumbel(0.5)` for "st_gumbel"."""
-    if name not in KINDS:
-        raise ValueError(f"estimator must be one of {', '.join(map(repr, KINDS))}, got {name!r}")
+    check_choice(tuple(KINDS), estimator=name)
     options = {"tau": temperature, "k": draws}
     fields = [field.name for field in dataclasses.fields(KINDS[name])]
     return KINDS[name](**{key: value for key, value in options.items() if key in fields})

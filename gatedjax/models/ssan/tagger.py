@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._utils.choices import check_choice
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.field_limits import RATE, at_least
@@ -67,8 +68,7 @@ class SSANTaggerConfig(SSANConfig):
             raise ValueError(
                 f"hidden must be twice embedding_dim={self.embedding_dim}, got {self.hidden}"
             )
-        if self.order.positions == "learned":
-            raise ValueError("positions must be one of 'sinusoidal', 'none', got 'learned'")
+        check_choice(("sinusoidal", "none"), positions=self.order.positions)
 
 
 @exportable

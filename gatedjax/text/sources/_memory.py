@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from gatedjax._utils.choices import check_choice
 from gatedjax._utils.missing import missing
 from gatedjax.text.sources._table import Aside, Columns, Row, Source
 
@@ -31,9 +32,7 @@ def open_values(data: Any, split: str) -> Source:
     if isinstance(data, Mapping):
         # `datasets.load_dataset` without a split returns a dict of data sets.
         if data and all(hasattr(value, "column_names") for value in data.values()):
-            if split not in data:
-                names = ", ".join(map(repr, data))
-                raise ValueError(f"split must be one of {names}, got {split!r}")
+            check_choice(tuple(data), split=split)
             return open_values(data[split], split)
         return _open_columns("columns", data, list(data))
     # A lazy frame of polars. The type is checked, because a column may have the name "collect".

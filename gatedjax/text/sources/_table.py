@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from gatedjax._utils.choices import check_choice
 from gatedjax._utils.limits import MOST_COLUMNS
 from gatedjax._utils.terminal import join_first, printable, render_count
 from gatedjax.text.sources._labels import TARGETS, Label, Labels, read_target, read_text
@@ -84,11 +85,7 @@ class Columns:
     target: str = "class"
 
     def __post_init__(self) -> None:
-        if self.target not in TARGETS:
-            raise ValueError(
-                f"columns.target must be one of {', '.join(map(repr, TARGETS))}, got "
-                f"{self.target!r}"
-            )
+        check_choice(TARGETS, **{"columns.target": self.target})
         names = () if isinstance(self.inputs, str) or not self.inputs else self.wanted
         if not names or len(set(names)) < len(names):
             raise ValueError(
