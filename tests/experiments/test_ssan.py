@@ -28,18 +28,17 @@ TINY = ("--model.num-layers", "1", "--model.hidden", "8", "--model.filter-size",
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize(
-    "none", [["--model.gates.select-layers", "0"], ["--model.gates.select-layers"]]
-)
-def test_every_preset_has_its_baseline(preset, none):
-    config = parse(PAPER, ["--preset", preset, *none])
+def test_every_preset_has_its_baseline(preset):
+    assert PRESETS[preset].model.gates.selective == (1,)
+    config = parse(PAPER, ["--preset", preset, "--model.gates.select-layers", "0"])
     assert config.preset == preset
     assert config.model.gates.selective == ()
-    assert parse(PAPER, ["--preset", preset]).model.gates.selective == (1,)
-    if preset.startswith("nli"):  # it has one layer
-        return
-    other = parse(PAPER, ["--preset", preset, "--model.gates.select-layers", "2", "3"])
-    assert other.model.gates.selective == (2, 3)
+
+
+@pytest.mark.parametrize(("layers", "selective"), [([], ()), (["2", "3"], (2, 3))])
+def test_layers_of_a_network_select_as_they_are_named(layers, selective):
+    config = parse(PAPER, ["--model.gates.select-layers", *layers])
+    assert config.model.gates.selective == selective
 
 
 @pytest.mark.parametrize(
