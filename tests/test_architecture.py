@@ -56,11 +56,11 @@ CEILINGS = {"text": 12_830, "lexicon": 3_130, "explore": 2_690, "_commands": 2_9
     "training": 4_485,
     "models": 5_660,
     "gates": 3_475,
-    "analysis": 5_305,
+    "analysis": 5_300,
     "functional": 6_910,
     "nn": 2_770,
     "nnx": 695,
-    "../experiments": 19_600,
+    "../experiments": 19_345,
 }
 """Most lines of the modules of a room. A ceiling falls with its room and does not rise again."""
 
