@@ -12,7 +12,7 @@ import pytest
 
 from experiments.ga_net.statistics import dataset_statistics
 from gatedjax import data
-from gatedjax.data.sets import _ag_news, _declaration, _sst
+from gatedjax.data.sets import _ag_news, _declaration, _sst, _trec
 
 TREE = "(3 (2 (2 A) (3 good)) (2 (2 film) (2 .)))"
 NEUTRAL = "(2 (2 A) (2 film))"
@@ -74,6 +74,11 @@ def test_escaped_words_are_restored():
 def test_a_no_break_space_is_part_of_a_word():
     _, (_, words, _) = _sst.parse("(2 (2 9\u00a01\\/2) (2 weeks))")
     assert words == ("9\u00a01/2", "weeks")
+
+
+def test_a_question_may_be_empty_or_stand_behind_a_tab():
+    assert _trec.parse("NUM:count\tHow many ?") == (5, ("count", "How many ?"))
+    assert _trec.parse("LOC:city ") == (4, ("city", ""))
 
 
 @pytest.mark.parametrize("folder", ["", "sst", "sst/trees"])

@@ -239,9 +239,9 @@ def test_a_prepared_set_equals_the_raw_files(raw, tmp_path, name, capsys):
 
 
 def test_corpora_are_complete():
-    for corpus in _parallel.CORPORA.values():
-        assert set(corpus.files) == set(corpus.official) == {"train", "validation", "test"}
-        assert all("{}" in name for names in corpus.files.values() for name in names)
+    for corpus in _parallel.DECLARED:
+        assert set(corpus.files.names) == set(corpus.official) == {"train", "validation", "test"}
+        assert all("{}" in name for names in corpus.files.names.values() for name in names)
 
 
 # The real sets. ------------------------------------------------------------------------------
