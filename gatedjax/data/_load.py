@@ -12,7 +12,7 @@ from gatedjax.data.files import _unpack
 from gatedjax.data.files._lines import FileRows
 from gatedjax.data.files._paths import AnyPath
 from gatedjax.data.files._source import Source, SourceInfo
-from gatedjax.data.sets._all import check_known, not_there, resolve, resolve_config
+from gatedjax.data.sets._all import check_known, not_there, resolve
 from gatedjax.data.sets._all import names as names
 from gatedjax.data.sets._declaration import HELD_OUT, ID_BASE, SPLITS, DataSet, Embedded, hold_out
 from gatedjax.data.sets._images import ImageSource
@@ -165,12 +165,8 @@ def load(
         unpacks to more than the limit; under `strict`, for the first malformed line.
       FileNotFoundError: if the files do not exist; the message names their address.
     """
-    # The name of a TFDS builder with several sets is replaced first, because the next check does
-    # not know it.
-    name, options = resolve_config(name, options)
-    check_known("data set", name, names())
-    check_known("split", split, SPLITS)
     declared, every = resolve(name, options)
+    check_known("split", split, SPLITS)
     name = declared.name
     fixed = isinstance(declared, Embedded) or "validation" in declared.official
     if held_out is not None:

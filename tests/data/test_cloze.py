@@ -76,7 +76,7 @@ def test_the_family_name_and_its_option_mean_one_of_the_sets(tmp_path, kind):
     source = data.load("cbt", "test", manual_dir=tmp_path, kind=kind)
     assert source.info.name == f"cbt_{kind.lower()}"
     assert source[0]["example_id"] == 200_000_000
-    with pytest.raises(ValueError, match="kind must be one of 'NE', 'CN', got 'XX'"):
+    with pytest.raises(ValueError, match="kind of 'cbt' must be one of 'NE', 'CN', got 'XX'"):
         data.load("cbt", "test", manual_dir=tmp_path, kind="XX")
 
 

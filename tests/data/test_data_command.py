@@ -330,14 +330,6 @@ def test_check_without_files_and_without_a_prepared_set_says_so(capsys, tmp_path
 # The real sets. ------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_every_line_of_the_real_files_is_used(shared_data):
-    report = _data_check.check("trec", manual_dir=shared_data)
-    assert {file.part: file.used for file in report.files} == {"train": 5452, "test": 500}
-    assert report.problems == report.quarantine == ()
-    assert all(file.lines == file.official for file in report.files)
-
-
 def test_the_overlap_is_the_one_of_load(shared_data):
     report = _data_check.check("trec", manual_dir=shared_data)
     train, validation, test = (

@@ -50,7 +50,8 @@ def test_it_is_loaded_with_a_held_out_part_and_an_account(raw):
         (21, "section 'music' is not in sport, world")
     ]
     assert test.info.substitute is None
-    assert test[2] == {"tokens": ("text", "2"), "label": 0, "example_id": 200_000_002}
+    wanted = {"tokens": ("text", "2"), "label": 0, "example_id": 200_000_002, "text": "text 2"}
+    assert test[2] == wanted
 
 
 def test_it_is_checked(raw):

@@ -260,13 +260,6 @@ def test_sst_has_the_published_counts_and_labels(shared_data, split, stsa, fine,
         assert source.report.reconciles
 
 
-def test_sst_phrases_are_the_nodes_of_the_trees(shared_data):
-    source = data.load("sst", "validation", manual_dir=shared_data, level="phrase")
-    text = (shared_data / "sst" / "trees" / "dev.txt").read_text("utf-8")
-    assert len(source) == text.count("(")
-    assert len({x["example_id"] for x in source}) == len(source)
-
-
 def test_trec_has_the_published_counts(shared_data):
     sizes = {s: len(data.load("trec", s, manual_dir=shared_data)) for s in _declaration.SPLITS}
     assert sizes == {"train": 4907, "validation": 545, "test": 500, "train_full": 5452}

@@ -139,13 +139,6 @@ def test_made_vectors_depend_on_seed_and_word_only():
     np.testing.assert_array_equal(first[0], 0)
 
 
-def test_words_with_spaces_in_them_are_passed_over(tmp_path, vocabulary):
-    path = tmp_path / "v.txt"
-    path.write_bytes(b"a 1 2 3\n. . . 1 2 3\nthe 4 5 6\n")
-    got = data.load_embeddings(path, vocabulary, dim=3)
-    np.testing.assert_array_equal(got.matrix[4], [4, 5, 6])
-
-
 @pytest.mark.parametrize("first", ["2 3", "2 3 ", "2\t3", "\n2 3"])
 def test_the_header_of_fasttext_and_word2vec_is_no_word(tmp_path, vocabulary, first):
     path = tmp_path / "v.vec"
@@ -200,8 +193,3 @@ def test_packed_vectors_are_unpacked(tmp_path, vocabulary, kind):
     got = data.load_embeddings(path, vocabulary, dim=3)
     np.testing.assert_array_equal(got.matrix[4], [1, 2, 3])
     assert words_in(path, 9) == (3, ["the", "film", "the"])
-
-
-def test_words_of_equal_counts_are_in_the_order_of_the_alphabet():
-    vocabulary = data.Vocabulary.build([toy("c b a", "d b", "b e d")])
-    assert vocabulary.words[2:] == ("b", "d", "a", "c", "e")
