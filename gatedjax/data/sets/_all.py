@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from gatedjax._utils.choices import suggestion
 from gatedjax.data.sets._declaration import DataSet, Embedded, SetOptions
@@ -64,7 +65,7 @@ def resolve(name: str, options: SetOptions | None = None) -> tuple[DataSet | Emb
         option, values = FAMILIES[name]
         # Configurations of a builder are of equal rank, and none is the default.
         first = next(iter(values))
-        value = options.pop(option, None if SETS[values[first]].config else first)
+        value: Any = options.pop(option, None if SETS[values[first]].config else first)
         check_known(f"{option} of {name!r}", value, list(values))
         name = values[value]
     name, preset = ALIASES.get(name, (name, {}))
