@@ -66,9 +66,14 @@ def raw(tmp_path):
         )
         (folder / "srl" / f"conll2012.{part}.conll").write_text(conll(TWO, NONE, TWO), "utf-8")
         (folder / "treebank" / f"ewt.{part}.trees").write_text(f"{TREE}\n", "utf-8")
-    for part in ("train", "val", "test_2016_flickr"):
-        (folder / "multi30k" / f"{part}.en").write_text("A dog.\n A  cat. \n", "utf-8")
-        (folder / "multi30k" / f"{part}.de").write_text("Ein Hund.\nEine Katze.\n", "utf-8")
+    # The second file of a pair may have a fault too.
+    for part, cow, kuh in (
+        ("train", "", ""),
+        ("val", "A cow.\n", "\n"),
+        ("test_2016_flickr", "", ""),
+    ):
+        (folder / "multi30k" / f"{part}.en").write_text(f"A dog.\n A  cat. \n{cow}", "utf-8")
+        (folder / "multi30k" / f"{part}.de").write_text(f"Ein Hund.\nEine Katze.\n{kuh}", "utf-8")
     return folder
 
 

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from gatedjax import data
-from gatedjax.data.text import _tokenize
+from gatedjax.data.batches import _encode
+from gatedjax.data.sets import _all, _declaration, _reordering
+from gatedjax.data.text import _fasttext, _social, _tokenize, _units
 from gatedjax.data.text._embeddings import words_in
 
 INFO = data.SourceInfo("toy", "train", ("a", "b"))
@@ -58,9 +60,13 @@ def test_marks_stay_with_the_word_that_they_stand_in(text, words):
     assert again == tuple(normal.split(" "))
 
 
-def test_the_docstring_of_tokenize_runs():
-    assert doctest.testmod(_tokenize).failed == 0
-    assert doctest.testmod(_tokenize).attempted == 1
+INTERNAL = (_all, _declaration, _encode, _fasttext, _reordering, _social, _tokenize, _units)
+
+
+@pytest.mark.parametrize("module", INTERNAL)
+def test_examples_of_functions_that_are_not_exported_run(module):
+    found = doctest.testmod(module)
+    assert found.failed == 0 < found.attempted
 
 
 def test_vocabulary_orders_by_count_then_word_and_folds_case():
