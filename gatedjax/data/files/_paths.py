@@ -170,12 +170,12 @@ class Pairs(Places):
         folders = [*(manual_dir / folder for folder in self.folders), manual_dir]
         for name in self.names[part]:
             names = [name.format(end) for end in self.ends]
-            paths = [path for name in names if (path := find(folders, name))]
-            if len(paths) == 1:
-                (missing,) = (name for name in names if find(folders, name) is None)
-                raise FileNotFoundError(f"{paths[0]}: there is no {missing} next to it")
-            if paths:
-                return PairPath(*paths), looked_for
+            source, target = (find(folders, name) for name in names)
+            if source is not None and target is not None:
+                return PairPath(source, target), looked_for
+            if source is not None or target is not None:
+                missing = names[0] if source is None else names[1]
+                raise FileNotFoundError(f"{source or target}: there is no {missing} next to it")
         archives = [folder / self.archive[0] for folder in folders if self.archive is not None]
         archive = next((archive for archive in archives if archive.is_file()), None)
         return None if archive is None else self._inside(archive, part), looked_for
