@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 
 from gatedjax import data
-
-
-def predicate_row(number, word, *bits, lemma="-", frameset=None):
-    frameset = ("-" if lemma == "-" else "01") if frameset is None else frameset
-    columns = ["d", "0", str(number), word, "NN", "*", lemma, frameset, "-", "-", "*", *bits, "-"]
-    return "  ".join(columns)
+from tests.data._same import predicate_row
 
 
 def srl(words):

@@ -11,7 +11,7 @@ import pytest
 from gatedjax import data
 from gatedjax.__main__ import main
 from gatedjax.data.sets import _parallel, _srl, _treebank
-from tests.data._same import assert_same_set
+from tests.data._same import assert_same_set, predicate_row
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -29,20 +29,13 @@ SNLI = [
 TREE = r"(TOP (S (NP (DT A) (NN film)) (VP (VBZ is) (ADJP (JJ 1\/2) (-LRB- -LRB-))) (. .)))"
 
 
-def row(number, word, lemma, *bits, tag="NN", sense="01"):
-    sense = "-" if lemma == "-" else sense
-    return "  ".join(
-        ["d", "0", str(number), word, tag, "*", lemma, sense, "-", "-", "*", *bits, "-"]
-    )
-
-
 TWO = [
-    row(0, "He", "-", "(ARG0*)", "(ARG0*)"),
-    row(1, "wants", "want", "(V*)", "*"),
-    row(2, "to", "-", "(ARG1*", "*"),
-    row(3, "go", "go", "*)", "(V*)"),
+    predicate_row(0, "He", "(ARG0*)", "(ARG0*)"),
+    predicate_row(1, "wants", "(V*)", "*", lemma="want"),
+    predicate_row(2, "to", "(ARG1*", "*"),
+    predicate_row(3, "go", "*)", "(V*)", lemma="go"),
 ]
-NONE = [row(0, "Yes", "-"), row(1, ".", "-")]
+NONE = [predicate_row(0, "Yes"), predicate_row(1, ".")]
 
 
 def conll(*blocks):
