@@ -36,26 +36,20 @@ class LexiconLearner(StagedLearner):
 
     model_class = LexiconModel
 
-    def read(self, name: str, table: Any, classes: Any, places: Any) -> Corpus:
-        options = self.options
+    def read(self, name: str, table: Any, **options: Any) -> Corpus:
         if name == "train":
             rule = choose_tokenizer(
-                options.tokens or LEXICON_KIND,
-                options.tokenizer,
+                self.options.tokens or LEXICON_KIND,
+                self.options.tokenizer,
                 lambda: (record.inputs[0] for record in table if isinstance(record, Record)),
-                lowercase=options.lowercase,
+                lowercase=self.options.lowercase,
             )
-            self._splitter = Splitter(rule, options.lowercase)
+            self._splitter = Splitter(rule, self.options.lowercase)
             self._texts: dict[str, list[str]] = {}
             self._vectors: Vectors | None = None
             self._of_vectors: Json = {}
         corpus, records, _ = read_examples(
-            table,
-            lambda record: [self._splitter.split(record.inputs[0])],
-            classes=classes,
-            places=places,
-            left_out=self.find_left_out(name, table),
-            max_aside=self.max_aside,
+            table, lambda record: [self._splitter.split(record.inputs[0])], **options
         )
         self._texts[name] = [CONTROL.sub(" ", record.inputs[0]) for record in records]
         return corpus

@@ -25,7 +25,7 @@ from gatedjax.text.answers._leak import Ids, Sample, measure_leak, render_leak
 from gatedjax.text.corpus import _corpus
 from gatedjax.text.corpus._corpus import Corpus, Labels, Numbers, Rows
 from gatedjax.text.corpus._shapes import is_unknown
-from gatedjax.text.corpus._tagged import RULE, Scorer, TagRule, read_tagged, render_score
+from gatedjax.text.corpus._tagged import RULE, Scorer, find_usual_tags, read_tagged, render_score
 from gatedjax.text.fit._learner import Data, Learner, Say
 from gatedjax.text.fit._network_options import network_config, train_config
 from gatedjax.text.fit._rivals import train_rival
@@ -151,31 +151,20 @@ class _Part:
 class NetworkLearner(Learner):
     """A network, which is trained step by step, with checkpoints in a folder."""
 
-    def __init__(
-        self, kind: str, options: TextOptions, max_aside: float, folder: Path, *, progress: bool
-    ) -> None:
-        super().__init__(kind, options, max_aside)
+    def __init__(self, kind: str, options: TextOptions, folder: Path, *, progress: bool) -> None:
+        super().__init__(kind, options)
         self._folder, self._progress = folder, progress
         self._numbers = Numbers(lowercase=options.lowercase)
 
-    def read(self, name: str, table: Any, classes: Any, places: Any) -> Corpus:
-        options, max_aside = self.options, self.max_aside
+    def read(self, name: str, table: Any, **options: Any) -> Corpus:
         if self.kind == "tags":
             # A tagger reads all of a long sentence, in windows.
-            longest, numbers = options.max_len, self._numbers
-            return read_tagged(
-                table, numbers, longest=longest, classes=classes, max_aside=max_aside
-            )
+            return read_tagged(table, self._numbers, longest=self.options.max_len, **options)
         if name != "train":
-            return _corpus.read_corpus(table, self._numbers, classes=classes, max_aside=max_aside)
-        corpus, self._numbers = _corpus.read_training(
-            table,
-            lowercase=options.lowercase,
-            tokens=options.tokens,
-            tokenizer=options.tokenizer,
-            min_class=options.min_class,
-            max_aside=max_aside,
-        )
+            return _corpus.read_corpus(table, self._numbers, **options)
+        names = ("lowercase", "tokens", "tokenizer")
+        rule = {name: getattr(self.options, name) for name in names}
+        corpus, self._numbers = _corpus.read_training(table, **rule, **options)
         return corpus
 
     def describe(self, corpus: Corpus) -> list[str]:
@@ -479,13 +468,14 @@ def _compare_tags(
 ) -> Compare:
     """Compares with a rule that reads `numbered`, without unknown words in training."""
     is_not_known, train = is_unknown(model.vocabulary), numbered["train"]
-    rule = TagRule(train.texts[0], cast(Rows, train.labels), len(numbers.ids), len(model.classes))
+    count, tags = len(model.classes), cast(Rows, train.labels)
+    usual = find_usual_tags(train.texts[0], tags, len(numbers.ids), count)
 
     def compare(name: str) -> tuple[Json, float, str]:
         of_rule, of_model = Scorer(model.classes), Scorer(model.classes)
         words, tags = parts[name].texts[0], parts[name].labels
         for ids, row in zip(numbered[name].texts[0], tags, strict=True):
-            of_rule.add(row, rule.probabilities(ids), np.zeros(len(ids), bool))
+            of_rule.add(row, np.eye(count)[usual[ids]], np.zeros(len(ids), bool))
         for places, _, out in _outputs(model, parts[name], edges):
             # The batch may have filler rows at its end.
             for place, probabilities in zip(places, out["probabilities"], strict=False):

@@ -23,16 +23,15 @@ class StatesLearner(StagedLearner):
     noun = "tokens"
     title = ", by the share of tokens read"
 
-    def __init__(self, kind: str, options: TextOptions, max_aside: float) -> None:
-        super().__init__(kind, options, max_aside)
+    def __init__(self, kind: str, options: TextOptions) -> None:
+        super().__init__(kind, options)
         _states.check_encoder(options.encoder)
         self._encoder: Any = options.encoder
         self._width = 0
         self._parts: dict[str, tuple[list[str], list[np.ndarray]]] = {}
 
-    def read(self, name: str, table: Any, classes: Any, places: Any) -> Corpus:
-        loaded = table.load()
-        left_out = self.find_left_out(name, loaded)
+    def read(self, name: str, table: Any, **options: Any) -> Corpus:
+        loaded, left_out = table.load(), options["left_out"]
         vectors: list[np.ndarray] = []
         rows = (row for row in loaded if isinstance(row, Record) and row.label not in left_out)
         texts = (row.inputs[0] for row in rows if row.inputs[0])
@@ -47,14 +46,7 @@ class StatesLearner(StagedLearner):
                     vectors.append(of_tokens)
             return [tokens]
 
-        corpus, records, _ = read_examples(
-            loaded,
-            split,
-            classes=classes,
-            places=places,
-            left_out=left_out,
-            max_aside=self.max_aside,
-        )
+        corpus, records, _ = read_examples(loaded, split, **options)
         self._parts[name] = [record.inputs[0] for record in records], vectors
         self._width = vectors[0].shape[1]
         return corpus

@@ -50,18 +50,14 @@ def open_table(
 
 
 def infer_task(
-    data: object,
-    *,
-    encoding: str = "utf-8",
-    split: str = "train",
-    header: tuple[str, ...] | None = None,
+    data: object, *, encoding: str = "utf-8", header: tuple[str, ...] | None = None
 ) -> Literal["text", "pair", "tags"]:
     """Infers the kind of model: "tags" for the endings of CoNLL files, "pair" if there are columns
     premise and hypothesis or rows of three values, else "text".
     """
     if isinstance(data, str | os.PathLike) and _ending(Path(os.fsdecode(data))) in TAGS:
         return "tags"
-    source = _open(data, encoding, split, header)
+    source = _open(data, encoding, "train", header)
     names = {name.strip().casefold() for name in source.names or ()}
     return "pair" if source.width == 3 or {"premise", "hypothesis"} <= names else "text"
 
