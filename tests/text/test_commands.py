@@ -30,7 +30,7 @@ from gatedjax.text.models._network import TrainedModel
 from gatedjax.text.sources import _named
 from tests._programs import ROOT, environment
 from tests.explore._models import pair as draw_pair
-from tests.text._own import PAIRS, TEXTS, options, write_csv
+from tests.text._own import PAIRS, TEXTS, TRAPS, options, refused, write_csv
 
 TINY = ["--model=ganet", "--model.hidden=4", "--model.aux-hidden=3", "--model.embedding-dim=6"]
 EVERY = ["--train.eval-every=2", "--train.checkpoint-every=2", "--train.log-every=2"]
@@ -38,7 +38,6 @@ RUN = ["--train.parallel=single", *EVERY]
 TINY += RUN
 FAST = ["--num-steps", "6", *TINY]
 ESCAPE = "\x1b]0;title\x07<script>alert(1)</script>"
-TRAPS = "\x1b\x07\x9b\x7f"
 
 
 @pytest.fixture(scope="module")
@@ -62,17 +61,6 @@ def here(place, monkeypatch):
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
-
-
-def refused(args, capsys):
-    """The one line by which a command refuses, with status 2."""
-    with pytest.raises(SystemExit) as stop:
-        main(args)
-    said = capsys.readouterr()
-    assert (stop.value.code, said.out) == (2, ""), said
-    assert said.err.count("\n") == 1, said.err
-    assert not set(TRAPS) & set(said.err)
-    return said.err
 
 
 def jsonl(text):
@@ -475,31 +463,6 @@ def test_after_sigterm_the_same_command_continues_with_the_same_bits(here, tmp_p
     assert f"{tmp_path}/m exists: --overwrite" in refused(args, capsys)
     assert main([*args, "--overwrite"]) == 0  # nothing is left to train
     same_model(tmp_path / "m", here / "model")
-
-
-KILLED = """
-import os, signal, sys
-from tests.text.test_commands import interrupted
-from gatedjax.__main__ import main
-from gatedjax._utils.cli import refusals
-from gatedjax._commands import train
-with interrupted(int(sys.argv[1]), lambda: os.kill(os.getpid(), signal.SIGKILL)):
-    main(sys.argv[2:])
-"""
-
-
-@pytest.mark.slow
-def test_after_a_kill_the_same_command_continues_with_the_same_bits(here, tmp_path):
-    args = ["train", "reviews.csv", "--out", str(tmp_path / "cut"), *FAST]
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, "5", *args], cwd=here, env=environment(),
-        capture_output=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    assert names(tmp_path) == ["cut.run"]
-    assert main(args) == 0
-    assert names(tmp_path) == ["cut"]
-    same_model(tmp_path / "cut", here / "model")
 
 
 class Stopped(Exception):

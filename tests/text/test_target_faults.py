@@ -18,10 +18,8 @@ from gatedjax.text.corpus._corpus import are_numbers, note_joined_labels
 from gatedjax.text.targets._class import ClassTarget
 from gatedjax.text.targets._grades import OrdinalTarget
 from gatedjax.text.targets._labels import LabelTarget
-from tests.text._own import TEXTS, write_csv
+from tests.text._own import TEXTS, X, Y, write_csv
 from tests.text.test_states import encode_static
-
-X, Y = map(list, zip(*TEXTS, strict=True))
 
 
 def run(args, code=None):

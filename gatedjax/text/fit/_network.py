@@ -90,10 +90,11 @@ def _remove_empty(folder: Path) -> None:
         folder.rmdir()
 
 
+_CHECKED = ("validation", "test")
 # Factor of the random numbers in word vectors that start from log-ratios.
 _NOISE = 0.1
-Compare = Callable[[str], tuple[Json, float, str]]
-"""Returns the scores of a model on the part of a name, the accuracy of its baseline, and a line."""
+Compared = Iterator[tuple[str, Json, float, str]]
+"""For validation and test the name, the scores of a model, the accuracy of its baseline, a line."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -254,25 +255,23 @@ class NetworkLearner(Learner):
             model = dataclasses.replace(model, params=params)
         model.report.update(steps=result.steps, best_step=result.best_step)
         if kind == "tags":
-            compare = _compare_tags(model, parts, _parts(data), numbers, edges)
+            compared = _compare_tags(model, parts, _parts(data), numbers, edges)
         else:
-            compare = _compare_classes(model, parts, documents, edges)
+            compared = _compare_classes(model, parts, documents, edges)
         baseline: Json = {"kind": RULE} if kind == "tags" else {}
         model.report["baseline"] = baseline
-        names = [name for name in ("validation", "test") if name in parts]
-        for name in names:
-            ours, baseline[name], line = compare(name)
-            model.report[name] = ours
-            is_better = ours["accuracy"] >= baseline[name]
+        for name, ours, theirs, line in compared:
+            model.report[name], baseline[name] = ours, theirs
+            is_better = ours["accuracy"] >= theirs
             say(f"{name}: {line}{'' if is_better else ': THE BASELINE IS BETTER'}")
         if kind != "tags":
-            sample = Sample()
-            for number in range(len(parts[names[-1]].labels)):
+            last, sample = "test" if "test" in parts else "validation", Sample()
+            for number in range(len(parts[last].labels)):
                 sample.add(number)
-            leak = measure_leak(model.run, parts[names[-1]].ids(sample.texts()), _shapes(edges))
+            leak = measure_leak(model.run, parts[last].ids(sample.texts()), _shapes(edges))
             if leak is not None:
-                model.report[names[-1]]["leak"] = leak
-                say(f"{names[-1]}: {render_leak(leak)}")
+                model.report[last]["leak"] = leak
+                say(f"{last}: {render_leak(leak)}")
         return model, len(documents["train"].labels)
 
     def _read_words(
@@ -434,14 +433,13 @@ def _compare_classes(
     parts: Mapping[str, _Part],
     documents: Mapping[str, _Part],
     edges: Sequence[int],
-) -> Compare:
+) -> Compared:
     train = documents["train"]
     is_class = np.eye(len(model.classes), dtype=bool)[train.labels]
     size = sum(len(rows.flat) for rows in train.texts)
     # The baseline reads the same words as the network, so that the comparison is fair.
     rival = train_rival(train.words(model.vocabulary), is_class, size=size)
-
-    def compare(name: str) -> tuple[Json, float, str]:
+    for name in filter(parts.__contains__, _CHECKED):
         part, labels = parts[name], cast(np.ndarray, documents[name].labels)
         probabilities, columns = _probabilities(model, part, edges)
         if part.owners is not None:
@@ -454,9 +452,7 @@ def _compare_classes(
             f"accuracy {ours['accuracy']:.4f}, macro F1 {ours['macro_f1']:.4f}, share {share:.3f}; "
             f"logistic regression on words {theirs:.4f}"
         )
-        return {**ours, "share": share}, theirs, line
-
-    return compare
+        yield name, {**ours, "share": share}, theirs, line
 
 
 def _compare_tags(
@@ -465,27 +461,24 @@ def _compare_tags(
     numbered: Mapping[str, _Part],
     numbers: Numbers,
     edges: Sequence[int],
-) -> Compare:
+) -> Compared:
     """Compares with a rule that reads `numbered`, without unknown words in training."""
     is_not_known, train = is_unknown(model.vocabulary), numbered["train"]
     count, tags = len(model.classes), cast(Rows, train.labels)
     usual = find_usual_tags(train.texts[0], tags, len(numbers.ids), count)
-
-    def compare(name: str) -> tuple[Json, float, str]:
+    for name in filter(parts.__contains__, _CHECKED):
         of_rule, of_model = Scorer(model.classes), Scorer(model.classes)
-        words, tags = parts[name].texts[0], parts[name].labels
-        for ids, row in zip(numbered[name].texts[0], tags, strict=True):
+        words, labels = parts[name].texts[0], parts[name].labels
+        for ids, row in zip(numbered[name].texts[0], labels, strict=True):
             of_rule.add(row, np.eye(count)[usual[ids]], np.zeros(len(ids), bool))
         for places, _, out in _outputs(model, parts[name], edges):
             # The batch may have filler rows at its end.
             for place, probabilities in zip(places, out["probabilities"], strict=False):
                 ids = words[place]
-                of_model.add(tags[place], probabilities[: len(ids)], is_not_known[ids])
+                of_model.add(labels[place], probabilities[: len(ids)], is_not_known[ids])
         ours, theirs = of_model.metrics(), of_rule.metrics()
         line = f"word accuracy {render_score(ours)}; {RULE} {render_score(theirs)}"
-        return ours, theirs["accuracy"], line
-
-    return compare
+        yield name, ours, theirs["accuracy"], line
 
 
 def _shapes(edges: Sequence[int]) -> Callable[[int], _buckets.Shape]:
