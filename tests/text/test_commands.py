@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import gatedjax.text.fit._lexicon as lexicon_module
 import gatedjax.text.fit._network as training_module
+import gatedjax.text.fit._without_network as lexicon_module
 from gatedjax import data, export
 from gatedjax.__main__ import main
 from gatedjax._commands import _columns, train
@@ -27,7 +27,7 @@ from gatedjax.data.tfds import _prepared
 from gatedjax.text import TextClassifier
 from gatedjax.text._options import check_options
 from gatedjax.text.models._network import TrainedModel
-from gatedjax.text.sources import _named
+from gatedjax.text.sources import _open
 from tests._programs import ROOT, environment
 from tests.explore._models import pair as draw_pair
 from tests.text._own import PAIRS, TEXTS, TRAPS, options, refused, write_csv
@@ -764,7 +764,7 @@ def test_a_set_that_is_not_there_is_prepared_by_another_command(
         raise ConnectionError("no network")
 
     monkeypatch.setattr(_prepared, "_check_network", no_network)
-    monkeypatch.setattr(_named, "load", functools.partial(data.load, data_dir=tmp_path))
+    monkeypatch.setattr(_open, "load", functools.partial(data.load, data_dir=tmp_path))
     said = refused(command, capsys)
     assert "name their folder (gatedjax data prepare NAME --manual-dir DIR)" in said
 

@@ -16,8 +16,7 @@ from gatedjax.text.corpus import _corpus
 from gatedjax.text.corpus._copies import count_overlap, find_duplicates, render_single
 from gatedjax.text.corpus._corpus import encode_corpus, list_single, note_joined_labels
 from gatedjax.text.fit._learner import Data, Learner, Say
-from gatedjax.text.fit._lexicon import LexiconLearner, LinearLearner
-from gatedjax.text.fit._states import StatesLearner
+from gatedjax.text.fit._without_network import LexiconLearner, LinearLearner, StatesLearner
 from gatedjax.text.sources._labels import Label
 from gatedjax.text.sources._table import check_share
 from gatedjax.text.targets import TARGET_OF, WITHOUT_CLASSES
