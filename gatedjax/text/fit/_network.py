@@ -21,7 +21,7 @@ from gatedjax.data.text._vocabulary import UNK, Vocabulary
 from gatedjax.lexicon import Readings
 from gatedjax.lexicon._vectors import MORE_WORDS, embed_words, is_file, read_vectors
 from gatedjax.text._options import TextOptions, options_to_json
-from gatedjax.text.answers._leak import Ids, Sample, measure_leak, render_leak
+from gatedjax.text.answers._leak import Sample, measure_leak, render_leak
 from gatedjax.text.corpus import _corpus
 from gatedjax.text.corpus._corpus import Corpus, Labels, Numbers, Rows
 from gatedjax.text.corpus._shapes import is_unknown
@@ -122,7 +122,7 @@ class _Part:
     def lengths(self) -> np.ndarray:
         return np.max([rows.lengths for rows in self.texts], axis=0)
 
-    def ids(self, numbers: Iterable[int]) -> list[Ids]:
+    def ids(self, numbers: Iterable[int]) -> list[_buckets.Ids]:
         return [tuple(np.asarray(rows[i]) for rows in self.texts) for i in numbers]
 
     def batches(self, size: int, edges: Sequence[int], **options: Any) -> SequenceBatches:
@@ -250,8 +250,9 @@ class NetworkLearner(Learner):
         share = getattr(getattr(config, "gates", None), "density", None)
         if share is not None:
             # The threshold is set on the validation texts, because training has not seen them.
-            _, columns = _probabilities(model, parts["validation"], edges)
-            params = held_at(model.params, columns["gates"], share)
+            outputs = _read_part(model, parts["validation"], edges)
+            gates = np.concatenate([output.gates for output in outputs])
+            params = held_at(model.params, gates, share)
             model = dataclasses.replace(model, params=params)
         model.report.update(steps=result.steps, best_step=result.best_step)
         if kind == "tags":
@@ -441,10 +442,12 @@ def _compare_classes(
     rival = train_rival(train.words(model.vocabulary), is_class, size=size)
     for name in filter(parts.__contains__, _CHECKED):
         part, labels = parts[name], cast(np.ndarray, documents[name].labels)
-        probabilities, columns = _probabilities(model, part, edges)
+        outputs = _read_part(model, part, edges)
+        probabilities = np.stack([output.probabilities for output in outputs])
         if part.owners is not None:
             probabilities = pool_windows(probabilities, part.owners, part.lengths(), len(labels))
-        share = float(np.sum(columns["read"]) / np.sum(columns["words"]))
+        sizes = [sum(map(len, output.tokens)) for output in outputs]
+        share = float(np.average([output.share for output in outputs], weights=sizes))
         ours = model.target.measure(labels, Readings.of_outputs(probabilities, probabilities))
         linear = rival(documents[name].words(model.vocabulary))
         theirs = float(np.mean(linear.argmax(axis=1) == labels))
@@ -471,11 +474,9 @@ def _compare_tags(
         words, labels = parts[name].texts[0], parts[name].labels
         for ids, row in zip(numbered[name].texts[0], labels, strict=True):
             of_rule.add(row, np.eye(count)[usual[ids]], np.zeros(len(ids), bool))
-        for places, _, out in _outputs(model, parts[name], edges):
-            # The batch may have filler rows at its end.
-            for place, probabilities in zip(places, out["probabilities"], strict=False):
-                ids = words[place]
-                of_model.add(labels[place], probabilities[: len(ids)], is_not_known[ids])
+        outputs = _read_part(model, parts[name], edges)
+        for ids, row, output in zip(words, labels, outputs, strict=True):
+            of_model.add(row, output.probabilities[: len(ids)], is_not_known[ids])
         ours, theirs = of_model.metrics(), of_rule.metrics()
         line = f"word accuracy {render_score(ours)}; {RULE} {render_score(theirs)}"
         yield name, ours, theirs["accuracy"], line
@@ -485,26 +486,8 @@ def _shapes(edges: Sequence[int]) -> Callable[[int], _buckets.Shape]:
     return lambda length: (_buckets.EVALUATED, edges[int(np.searchsorted(edges, length))])
 
 
-def _outputs(
-    model: TrainedModel, part: _Part, edges: Sequence[int]
-) -> Iterator[tuple[list[int], list[Ids], dict[str, Any]]]:
-    for numbers, shape in _buckets.group_texts(part.lengths().tolist(), _shapes(edges)):
-        # The output may have filler rows at its end.
-        texts = part.ids(numbers)
-        yield numbers, texts, model.run(_buckets.pad_texts(texts, shape))
-
-
-def _probabilities(
-    model: TrainedModel, part: _Part, edges: Sequence[int]
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Computes the probabilities of texts, and counts and gates in the order of the batches."""
-    probabilities = np.zeros((len(part.labels), len(model.classes)), np.float32)
-    columns: dict[str, list[np.ndarray]] = {"read": [], "words": [], "gates": []}
-    for numbers, texts, out in _outputs(model, part, edges):
-        probabilities[numbers] = out["probabilities"][: len(numbers)]
-        words = np.array([sum(map(len, text)) for text in texts])
-        columns["words"].append(words)
-        columns["read"].append(out["share"][: len(words)] * words)
-        for row, (ids, *_) in zip(out.get("gates", ()), texts, strict=False):
-            columns["gates"].append(row[: len(ids)])
-    return probabilities, {name: np.concatenate(parts) for name, parts in columns.items() if parts}
+def _read_part(model: TrainedModel, part: _Part, edges: Sequence[int]) -> list[_buckets.TextOutput]:
+    """Returns the outputs for texts, in the shapes in which they were evaluated in training."""
+    texts = part.ids(range(len(part.labels)))
+    batches = _buckets.make_batches(texts, part.lengths().tolist(), _shapes(edges))
+    return _buckets.run_batches(model.run, texts, batches)
