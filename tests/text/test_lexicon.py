@@ -33,9 +33,8 @@ from gatedjax.text.models._saved import load_model
 from gatedjax.text.targets._calibration import apply_temperatures, choose_temperatures
 from gatedjax.text.targets._class import ClassTarget
 from tests.text._measures import choose_temperature, readings
-from tests.text._own import TEXTS, reasons, write_csv
+from tests.text._own import TEXTS, X, Y, reasons, write_csv
 
-X, Y = map(list, zip(*TEXTS, strict=True))
 QUERIES = ["a dull old film", "warm and new, here", "xyzzy", ""]
 
 
@@ -158,10 +157,6 @@ def test_validation_texts_choose_the_share_in_place_of_folds():
     model = TextClassifier.train(list(zip(X, Y, strict=True)), validation=held)
     assert {entry["n"] for entry in model.report_["curve"]} == {20}
     assert {entry["n"] for entry in TextClassifier().fit(X, Y).report_["curve"]} == {len(X)}
-
-
-def test_texts_without_a_known_word_have_a_prediction(fitted):
-    assert len(fitted.predict(["zzz qqq", "жжж", "天气"])) == 3
 
 
 def test_the_parts_of_an_explanation_sum_to_the_scores(fitted):
