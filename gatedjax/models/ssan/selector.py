@@ -323,8 +323,10 @@ class SelectorTask:
         metrics = self._metrics(output, batch) | self._selector_metrics(output, batch["weight"])
         predictions = self._predictions(output, batch)
         if layers := _with_selector(self._predicted_selections(output)):
-            predictions["selected_heads"] = jnp.stack([one.rate for one in layers], axis=1)
-            predictions["empty_heads"] = jnp.stack([one.empty for one in layers], axis=1)
+            rates = [selection.rate for selection in layers]
+            predictions["selected_heads"] = jnp.stack(rates, axis=1)
+            shares = [selection.empty for selection in layers]
+            predictions["empty_heads"] = jnp.stack(shares, axis=1)
         return metrics, predictions
 
     def _cost(self, output: Output, batch: Batch) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
