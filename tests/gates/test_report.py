@@ -48,7 +48,7 @@ def test_unbiased_estimators_are_within_four_standard_errors(which, x64):
 
 def test_biased_estimators_are_shown_biased_at_theta_1(x64):
     found = gates.report(quartic, np.array([1.0]), BIASED, key=jax.random.key(0), draws=16_384)
-    assert len(found.rows) == 7
+    assert len(found.rows) == len(BIASED) >= 7
     for row in found.rows:
         assert row.z > 10, row
 
