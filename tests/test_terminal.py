@@ -20,6 +20,7 @@ from gatedjax.data.files import _source
 from gatedjax.training import CheckpointDamaged, CheckpointMismatch
 from gatedjax.training.progress import ProgressView
 from tests._streams import unread
+from tests.experiments import _commands
 from tests.experiments._toy import PAPER
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -124,7 +125,7 @@ def printed(record, workdir, monkeypatch):
     show = lambda console, records, folder: print_time(console, records[0], folder)  # noqa: E731
     monkeypatch.setattr(command, "runs_of", lambda *_: [SimpleNamespace(record=record)])
     paper = dataclasses.replace(PAPER, report=show)
-    return command.run(paper, ["--workdir", str(workdir), "--cpu-devices", "1"])
+    return _commands.run(paper, ["--workdir", str(workdir), "--cpu-devices", "1"])
 
 
 def test_a_work_folder_that_looks_like_markup_is_only_a_name(monkeypatch, capsys):

@@ -377,8 +377,8 @@ def judge_numbers(numbers: Sequence[Number]) -> list[Number]:
         if not steps:
             judged.append(number)
             continue
-        # The draws at the last step have only the numbers whose records have it.
-        tests = [next(draw) for draw, _ in zip(draws, steps, strict=False)]
+        # The second of `draws` has only the numbers whose records have the last step.
+        tests = [next(draws[step]) for step in range(len(steps))]
         # A one-sided test at 5 % is the lower end of an interval of 90 %.
         lows = [verdict.student(of, level=1 - 2 * verdict.LEVEL).low for of in steps]
         word: Word = "undecided"

@@ -132,14 +132,17 @@ def remove_workdir(workdir: Path) -> None:
 def record_elsewhere(job: Job, cell: Cell, seed: int, workdir: Path) -> Record | None:
     """Returns the record of the same run in its work folder or, for a paper with `twins`, under the
     name of another variant; or None."""
-    finished = workdir / "results.json"
-    records = [job.store.load(finished, cell.data)] if finished.exists() else []
-    if job.paper.twins:
-        others = (name for name in job.store.variants(cell.data) if name != cell.variant)
-        found = (job.store.get(cell.data, variant, seed) for variant in others)
-        records += [record for record in found if record is not None]
-    config = cell.configs[seed]
-    return next((record for record in records if not _other(job, record, config)), None)
+    config, finished = cell.configs[seed], workdir / "results.json"
+    if finished.exists():
+        record = job.store.load(finished, cell.data)
+        if not _other(job, record, config):
+            return record
+    # A record is read only if none before it is the run's, so that others may be damaged.
+    for variant in job.store.variants(cell.data) if job.paper.twins else ():
+        other = None if variant == cell.variant else job.store.get(cell.data, variant, seed)
+        if other is not None and not _other(job, other, config):
+            return other
+    return None
 
 
 def run_of(paper: Paper, config: Config, *, test: bool = True) -> Run:
@@ -233,11 +236,6 @@ def _run_together(job: Job, cell: Cell, missing: Missing) -> Missing:
     return sorted(separate, key=lambda missing_run: missing_run[0])
 
 
-def parse(paper: Paper, args: list[str] | None) -> Config:
-    """Reads the options of a run; an option that is absent has its value in the preset."""
-    return cli.parse(args, **vars(paper.start))
-
-
 def runs_of(paper: Paper, config: Config) -> list[Run]:
     """Makes the run of a resolved configuration, or the runs of its seeds and its sweep in one
     program."""
@@ -250,11 +248,6 @@ def runs_of(paper: Paper, config: Config) -> list[Run]:
         place = Place(paper.workdir_of(config), paper.recorded(config))
         return run_lanes(paper.experiment, config, place, paper.recorded)
     return [run_of(paper, config)]
-
-
-def run(paper: Paper, args: list[str] | None = None) -> int:
-    """Makes a run and prints its results; returns the exit status."""
-    return run_config(paper, parse(paper, args))
 
 
 def run_config(paper: Paper, config: Config) -> int:

@@ -62,12 +62,14 @@ def samples(job: Job) -> None:
 def draw_images(source: ImageSource, title: str) -> "Figure":
     """Draws a row per class with its first `PER_CLASS` images, each from its 0 to its maximum,
     black on white. A class with fewer images has a shorter row."""
-    names = source.info.class_names
+    names, labels = source.info.class_names, np.asarray(source.labels)
+    if np.any((labels < 0) | (labels >= len(names))):
+        raise ValueError(f"labels must be in [0, {len(names)}), got {np.unique(labels).tolist()}")
     figure = new_figure(0.55 * PER_CLASS + 1.3, 0.55 * len(names) + 0.5)
     panels = figure.subplots(len(names), PER_CLASS, squeeze=False)
     look: Any = {"ha": "right", "va": "center", "clip_on": False}
     for number, (name, line) in enumerate(zip(names, panels, strict=True)):
-        of_class = np.flatnonzero(np.asarray(source.labels) == number)[:PER_CLASS]
+        of_class = np.flatnonzero(labels == number)[:PER_CLASS]
         for axes in line:
             axes.set_axis_off()
         for axes, index in zip(line, of_class, strict=False):

@@ -681,8 +681,9 @@ def probe_pair(data: str) -> tuple[float, float]:
         "bshift": reported.BSHIFT[:2],
         "tree_depth": reported.TREE_DEPTH_ALL,
         "top_const": reported.TOP_CONST_ALL,
+        **dict.fromkeys((*REORDERED, CITED_ON), (reported.WRD[0][2], reported.WRD[1][2])),
     }
-    return probes.get(data, (reported.WRD[0][2], reported.WRD[1][2]))
+    return probes[data]
 
 
 def floor(store: Store, data: str) -> tuple[float, float | None]:

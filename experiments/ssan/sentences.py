@@ -193,7 +193,11 @@ def group_scores(
     label: np.ndarray, predicted: np.ndarray, groups: Mapping[str, Sequence[int]], num_classes: int
 ) -> dict[str, tuple[float, float]]:
     """Computes two F1 scores of each group of classes: of its classes averaged by support, and of
-    the group as a single class. No class is in two groups; one outside of all stays a class."""
+    the group as a single class. A class outside of all groups stays a class. Raises ValueError if a
+    class is in two groups."""
+    chosen = [member for members in groups.values() for member in members]
+    if len(set(chosen)) < len(chosen):
+        raise ValueError(f"groups must have no common class, got {dict(groups)}")
     scores = analysis.class_scores(label, predicted, num_classes)
     # Numbers below len(groups) stand for groups, so that other classes keep different numbers.
     merged = np.arange(len(groups), len(groups) + num_classes)

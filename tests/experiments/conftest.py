@@ -24,14 +24,15 @@ def without_digests():
 
 @pytest.fixture(scope="module")
 def small_polarity():
-    """Trains GA-Net on polarity on one device, and enumerates the gates of few words alone.
+    """Trains a narrow GA-Net on polarity on one device; enumerates the gates of few words alone.
 
     All patterns of the gates of 20 words take minutes in unoptimised code; 24 texts have 5 words.
     """
+    narrow = {"model.embedding_dim": 8, "model.hidden": 4, "model.aux_hidden": 4}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(experiment, "EXACT", 5)
-        single = with_changes(PRESETS["polarity"], {"train.parallel": "single"})
-        patch.setitem(PRESETS, "polarity", single)
+        small = with_changes(PRESETS["polarity"], {"train.parallel": "single", **narrow})
+        patch.setitem(PRESETS, "polarity", small)
         yield
 
 

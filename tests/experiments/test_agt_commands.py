@@ -16,11 +16,12 @@ from experiments.agt.paper import PAPER
 from experiments.core import command
 from experiments.core.config import with_changes
 from experiments.core.paper import Job
+from tests.experiments import _commands
 from tests.experiments._commands import plain
 
 
 def parse(*args):
-    return command.parse(PAPER, list(args))
+    return _commands.parse(PAPER, list(args))
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -106,6 +106,15 @@ def test_the_best_optimizer_is_named_by_validation(tmp_path):
     assert "adadelta_lr1 reaches the best mean validation accuracy, 75.00 %" in text
 
 
+def test_lists_show_the_seed_that_is_best_in_validation(tmp_path):
+    records = [
+        make_record(config_of("sst1", seed), "1", validation={"accuracy": a, "loss": 0.0})
+        for seed, a in enumerate((0.25, 0.5, 0.5))
+    ]
+    save(PAPER.store(tmp_path), "sst1", "agt", records)
+    assert "SST-1, seed 1 (best in validation)" in rendered(PAPER.store(tmp_path))
+
+
 def test_words_of_a_layer_that_is_not_there_are_refused():
     with pytest.raises(ValueError, match=r"layer must be in \[1, 9\], got 10"):
         layer_tables.words_of(example(1), 10, 0.5)

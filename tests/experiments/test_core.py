@@ -21,7 +21,7 @@ from gatedjax.training import NonFiniteError, TrainConfig
 from gatedjax.training.config import EmaState
 from gatedjax.training.workdir import mark_run
 from tests.conftest import ROOT
-from tests.experiments._commands import left_out_of_help, plain, refused
+from tests.experiments._commands import left_out_of_help, plain, refused, run
 from tests.experiments._results import rows_of
 from tests.experiments._toy import PAPER as TOY
 from tests.experiments._toy import Config, experiment
@@ -360,11 +360,11 @@ def test_seeds_that_cannot_share_a_work_folder_are_refused_before_they_are_train
 
 def test_a_run_is_printed_recorded_and_not_repeated(tmp_path, capsys):
     args = ["--workdir", str(tmp_path), "--train.num-steps", "4"]
-    assert command.run(PAPER, args) == 0
+    assert run(PAPER, args) == 0
     assert "done" in capsys.readouterr().out
     first = json.loads((tmp_path / "results.json").read_text())
     lines = (tmp_path / "metrics.jsonl").read_bytes()
-    assert command.run(PAPER, args) == 0
+    assert run(PAPER, args) == 0
     second = json.loads((tmp_path / "results.json").read_text())
     assert (tmp_path / "metrics.jsonl").read_bytes() == lines
     assert first["steps"] == second["steps"] == 4
@@ -451,10 +451,18 @@ def test_help_lists_options_tables_and_what_they_are(capsys):
     names = ("--data", "--seeds", "--lanes", "--rows", "--results", "table1", "figure1")
     assert left_out_of_help(tables, names, capsys) == []
     assert left_out_of_help(tables, ("table1: accuracy", "render: only rewrite"), capsys) == []
-    run = lambda args: command.run(PAPER, args)  # noqa: E731
-    assert (
-        left_out_of_help(run, ("--model.noise", "--train.num-steps", "Train a toy"), capsys) == []
-    )
+    one = functools.partial(run, PAPER)
+    of_a_run = ("--model.noise", "--train.num-steps", "Train a toy")
+    assert left_out_of_help(one, of_a_run, capsys) == []
+
+
+def test_unknown_names_are_refused_with_a_suggestion(capsys):
+    tables = functools.partial(command.tables, PAPER)
+    one = functools.partial(run, PAPER)
+    assert "Did you mean 'wide'?" in refused(one, ["--preset", "wid"], capsys)
+    assert "Did you mean 'wide'?" in refused(tables, ["table1", "--data", "wid"], capsys)
+    assert "--model.noise" in refused(one, ["--model.nois", "1"], capsys)
+    assert "table1" in refused(tables, ["tabel1"], capsys)
 
 
 def test_an_option_of_some_tables_is_refused_by_the_others(tmp_path, capsys):

@@ -10,6 +10,7 @@ from experiments.core.command import run_of, runs_of
 from experiments.core.records import saved_record
 from experiments.ga_net.config import PRESETS
 from experiments.ga_net.paper import PAPER
+from tests._grouped import grouped
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_polarity")]
 
@@ -17,11 +18,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_polarity")]
 @pytest.fixture(scope="module")
 def config(tmp_path_factory, small_polarity):
     preset = PRESETS["polarity"]
-    small = dataclasses.replace(preset.model, embedding_dim=8, hidden=4, aux_hidden=4)
     return dataclasses.replace(
         preset,
         workdir=str(tmp_path_factory.mktemp("run")),
-        model=small,
         train=dataclasses.replace(preset.train, num_steps=6, log_every=2, eval_every=3),
     )
 
@@ -50,6 +49,12 @@ def test_the_record_agrees_with_itself_and_is_what_the_file_holds(config, first)
     assert config.workdir not in json.dumps(record)
     lines = map(json.loads, (workdir / "metrics.jsonl").read_text().splitlines())
     assert all(0 <= line["density"] <= 1 for line in lines)
+
+
+def test_a_work_folder_of_another_run_is_refused_with_what_differs(config, first):
+    other = dataclasses.replace(config, model=grouped(config.model, temperature=0.5))
+    with pytest.raises(ValueError, match=r"temperature: saved 1\.0, now 0\.5"):
+        run_of(PAPER, other)
 
 
 def test_a_sweep_of_the_penalty_changes_the_gates(config, tmp_path):

@@ -141,8 +141,9 @@ GIVEN = {
 def test_a_command_makes_the_run_that_is_missing(name, tmp_path, monkeypatch):
     """With the rate, the width and the budget that were taken from the records."""
     paper, made = paper_named(name), []
-    kind = command.options_of(paper)
     what = {"agt": "ablation", "rau": "table1", "ssan": "recipe"}.get(name, "table2")
+    paper = dataclasses.replace(paper, tables={what: paper.tables[what]})
+    kind = command.options_of(paper)
     fields = {field.name for field in dataclasses.fields(kind)}
     given = {k: v for k, v in GIVEN.items() if k in fields and k not in kind.owned}
     job = Job(paper, kind(what=what, seeds=1, cpu_devices=1, **given))
@@ -153,7 +154,7 @@ def test_a_command_makes_the_run_that_is_missing(name, tmp_path, monkeypatch):
     monkeypatch.setattr(command, "prepare_cpu", lambda devices: None)
     monkeypatch.setattr(command, "run_cells", lambda job, cells: made.extend(cells))
     found, _ = planned(tmp_path, paper=paper, cpu_devices=1)
-    found = [run for run in found if (run.job.options.what, run.cell.data) == (what, cell.data)]
+    found = [run for run in found if run.cell.data == cell.data]
     assert found
     # The data sets of some tables have no word vectors.
     given = {k: v for k, v in given.items() if value_at(record["config"], OPTIONS[k]) == v}

@@ -4,13 +4,14 @@ import dataclasses
 
 import pytest
 
-from experiments.core.command import options_of, parse
+from experiments.core.command import options_of
 from experiments.core.paper import Job
 from experiments.rau.config import PRESETS, TRAIN_EXAMPLES
 from experiments.rau.figures import matched_width, network
 from experiments.rau.paper import HEAVY, LIGHT, PAPER
 from gatedjax.models import RAUConfig
 from tests._grouped import grouped
+from tests.experiments._commands import parse
 
 OPTIONS = options_of(PAPER)
 

@@ -5,7 +5,9 @@ import signal
 
 import pytest
 
+from experiments.rau import tables
 from experiments.rau.__main__ import main
+from experiments.rau.paper import PAPER
 from gatedjax import data as gdata
 
 pytestmark = pytest.mark.slow
@@ -50,6 +52,19 @@ def test_a_run_stopped_by_ctrl_c_continues_to_the_record_of_an_unbroken_one(
     assert whole["recurrent_parameters"] == 5 * 8 * 16 + 5 * 8
     assert whole["parameters"] == whole["recurrent_parameters"] + 8 * 10 + 10
     assert str(tmp_path) not in json.dumps(whole)
+
+
+def test_a_table_trains_its_seeds_side_by_side(tmp_path):
+    args = ["table1", "--data", "digits", "--cells", "rau", "gru", "--seeds", "2", "--lanes", "2"]
+    args += ["--num-steps", "2", "--results", str(tmp_path / "r"), "--runs", str(tmp_path / "w")]
+    assert tables.main(args) == 0
+    assert "RAU minus GRU" in (tmp_path / "r" / "RESULTS.md").read_text(encoding="utf-8")
+    for cell, gates in (("rau", 5), ("gru", 3)):
+        records = PAPER.store(tmp_path / "r").all("digits", cell)
+        assert [(record["seed"], record["lanes"]) for record in records] == [(0, 2), (1, 2)]
+        assert len({record["correct"] for record in records}) == 2
+        # 8 rows of 8 pixels into 128 units
+        assert records[0]["recurrent_parameters"] == gates * (128 * (8 + 128) + 128)
 
 
 def test_imdb_from_a_folder_of_texts(tmp_path):

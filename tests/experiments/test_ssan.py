@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.core import text
-from experiments.core.command import options_of, parse
+from experiments.core.command import options_of
 from experiments.core.config import with_changes
 from experiments.core.paper import Job
 from experiments.core.records import differences
@@ -18,7 +18,7 @@ from experiments.ssan.sentences import scores, sentence_of_each
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax.training.config import learning_rate_of
-from tests.experiments._commands import refused
+from tests.experiments._commands import parse, refused
 
 TINY = ("--model.num-layers", "1", "--model.hidden", "8", "--model.filter-size", "8",
         "--model.num-heads", "2", "--data.max-buckets", "1", "--data.batch-size", "8",

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.core.config import with_changes
 from experiments.core.records import write_json
-from experiments.ssan import bleu, reported, tables, tasks, translation
+from experiments.ssan import analyses, bleu, reported, tables, tasks, translation
 from experiments.ssan.__main__ import main
 from experiments.ssan.config import PRESETS, SRLData, TranslationConfig
 from experiments.ssan.experiment import experiment
@@ -235,6 +235,13 @@ def test_a_translator_is_trained_translates_and_shows_its_attention(
     sizes = {"num_layers": 1, "decoder_layers": 1, "hidden": 8, "filter_size": 16, "num_heads": 2}
     preset = with_changes(PRESETS["mt_multi30k"], {f"model.{name}": n for name, n in sizes.items()})
     monkeypatch.setitem(PRESETS, "mt_multi30k", preset)
+    # three commands look into the same two networks
+    load, opened = analyses.load_encoders, {}
+    monkeypatch.setattr(
+        analyses,
+        "load_encoders",
+        lambda job, data: opened or opened.update(load(job, data)) or opened,
+    )
     common = ["--manual-dir", str(raw), "--runs", str(runs), "--results", str(results)]
     for what in ("table6", "table7", "figure6"):
         assert tables.main([what, *common, "--data", "mt_multi30k", "--cpu-devices", "1"]) == 0
