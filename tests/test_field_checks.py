@@ -23,7 +23,7 @@ from gatedjax._utils.field_limits import limits_of
 from gatedjax._utils.limits import MOST_LAYERS, MOST_WIDTH
 from gatedjax._utils.numbers import field_types
 from gatedjax.text.models._translator import SearchConfig
-from tests._grouped import grouped
+from tests._grouped import CONFIGS, grouped
 from tests.models import test_ga_reader
 from tests.refusals import refused
 
@@ -82,16 +82,10 @@ NETWORKS: dict[str, tuple[Any, dict[str, Any]]] = {
     "WordReorderingDetector": (grouped(models.WordReorderingConfig, **SSAN), BATCH),
 }
 """By name of a network: a valid configuration, and a batch."""
-CONFIGS = {
-    f"{module.__name__.rpartition('.')[2]}.{name}": getattr(module, name)
-    for module in (models, training)
-    for name in dir(module)
-    if name.endswith("Config")
-}
 NAN, INF, HUGE = float("nan"), float("inf"), 10**30
 WRONG = {int: ["4", 2.5, True, NAN], float: ["0.1", True], bool: ["yes", 2], tuple: [0, "words"]}
 """By type of a field: values of another type."""
-BOUNDED_BY_A_FUNCTION = {"training.OptimizerConfig", "training.DistributedConfig"}
+BOUNDED_BY_A_FUNCTION = {"OptimizerConfig", "DistributedConfig"}
 """`make_optimizer` and `initialize` check the numbers of these configurations."""
 
 
@@ -232,7 +226,7 @@ def test_a_limit_that_a_field_declares_is_checked_and_shown(name):
     shown = str(inspect.signature(kind))
     for field, limit in limits_of(kind):
         assert limit.text in shown
-        if name != "training.OptimizerConfig":  # `make_optimizer` checks it
+        if name != "OptimizerConfig":  # `make_optimizer` checks it
             most = getattr(limit.check, "keywords", {}).get("most")
             beyond = () if most is None else (most + 1,)
             for value in OUTSIDE[limit.text] + beyond:
