@@ -1,6 +1,7 @@
 """Figure 2 and learning curves from the records, and figure 3 from the parameters of a run."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -16,9 +17,8 @@ from experiments.ga_reader.statistics import accuracy_text, one_sided_texts
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax._utils.terminal import say
-from gatedjax.text.answers._reader_figure import draw
 from gatedjax.text.models._folders import VOCABULARY
-from gatedjax.text.models._reader import Reader, Reading
+from gatedjax.text.models._reader import Reader, Reading, draw
 
 SHOWN = 5
 """The number of questions in figure 3, as in the paper."""
@@ -48,7 +48,12 @@ def by_share(store: Store, data: str) -> dict[tuple[bool, int], tuple[Records, R
 
 
 def shares(store: Store, table: Table, data: str) -> Table:
-    """Returns figure 2 as a table: accuracy with and without gating for each training share."""
+    """Returns figure 2 as a table on a data set."""
+    return dataclasses.replace(table, body=functools.partial(_shares, data))
+
+
+def _shares(data: str, store: Store) -> str:
+    """Renders the accuracy with and without gating for each training share, as Markdown."""
     headings = ["feature", "training share (%)", "training questions", "no gating: test (%)"]
     test = "McNemar p, one-sided, each seed (only gating right : only none)"
     headings += ["gating: test (%)", test, "p in the paper"]
@@ -60,8 +65,7 @@ def shares(store: Store, table: Table, data: str) -> Table:
         row.append(", ".join(f"{size:,}" for size in sizes) or "-")
         row += [accuracy_text(bare), accuracy_text(gated), p_values[feature, share]]
         rows.append([*row, reported.FIGURE2_P.get((data, feature), {}).get(share, "-")])
-    text = analysis.render_table(headings, rows)
-    return dataclasses.replace(table, body=lambda store: text)
+    return analysis.render_table(headings, rows)
 
 
 def bars(job: Job) -> None:
