@@ -58,11 +58,11 @@ def read_json(path: Path, *keys: str) -> Any:
 
 def versions() -> dict[str, str | None]:
     """Returns the versions of gatedjax and of packages that results depend on; None if missing."""
-    found: dict[str, str | None] = dict.fromkeys(("gatedjax", *PACKAGES))
+    numbers: dict[str, str | None] = dict.fromkeys(("gatedjax", *PACKAGES))
     for name in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found | {"gatedjax": __version__}
+            numbers[name] = importlib.metadata.version(name)
+    return numbers | {"gatedjax": __version__}
 
 
 def source() -> dict[str, Any]:

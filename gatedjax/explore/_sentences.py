@@ -56,12 +56,12 @@ class Sentences:
 
     def find_all(self) -> Json:
         """Returns for each word that decides a sentence the numbers of these sentences."""
-        found: dict[str, list[int]] = {}
+        by_word: dict[str, list[int]] = {}
         for number, words in enumerate(self.words):
             different = dict.fromkeys(map(str.lower, words))
             for _, word in self._decided([(number, word) for word in different]):
-                found.setdefault(word, []).append(number)
-        return found
+                by_word.setdefault(word, []).append(number)
+        return by_word
 
     def _decided(self, pairs: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
         """Returns the pairs (number, word) in which the word, in lower case, decides."""
