@@ -16,9 +16,8 @@ from experiments.ga_reader.statistics import accuracy_text, one_sided_texts
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax._utils.terminal import say
-from gatedjax.text.answers._reader_figure import draw
 from gatedjax.text.models._folders import VOCABULARY
-from gatedjax.text.models._reader import Reader, Reading
+from gatedjax.text.models._reader import Reader, Reading, draw
 
 SHOWN = 5
 """The number of questions in figure 3, as in the paper."""

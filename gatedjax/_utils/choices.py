@@ -31,9 +31,7 @@ def check_choice(choices: Any, **values: object) -> None:
 
 
 def check_choices(config: object) -> None:
-    """Raises ValueError unless each field with a `Literal` type has an allowed value, because
-    programs compare it with only some of its values. The command line checks its options itself.
-    """
+    """Raises ValueError unless each field with a `Literal` type has an allowed value."""
     kind: Any = type(config)  # because mypy takes a metaclass for unhashable
     for name, choices in choices_of(kind).items():
         check_choice(choices, **{name: getattr(config, name)})

@@ -23,8 +23,15 @@ from gatedjax._utils.types import Json, Output, Params, Tree
 from gatedjax.explore import _effects, _views
 from gatedjax.explore._state import HARD, Mode, State, force, gates_of, shift_forced
 from gatedjax.models import GANet
-from gatedjax.text.models._buckets import COARSE, group_texts, shape_of, width_of
-from gatedjax.text.models._network import TextOutput, TrainedModel, take_row
+from gatedjax.text.models._buckets import (
+    COARSE,
+    TextOutput,
+    group_texts,
+    shape_of,
+    take_row,
+    width_of,
+)
+from gatedjax.text.models._network import TrainedModel
 
 # Results of texts that stay in memory, because a user goes back and forth between a few texts.
 _KEPT_TEXTS = 64

@@ -18,7 +18,7 @@ from gatedjax._utils.field_limits import (
 )
 from gatedjax._utils.limits import MOST_LAYERS, MOST_LENGTH, MOST_STEPS
 from gatedjax.gates import Estimator
-from gatedjax.gates._named import KINDS, EstimatorName, create_estimator
+from gatedjax.gates._registry import KINDS, EstimatorName, create_estimator
 from gatedjax.models._checks import check_defaults
 
 

@@ -15,8 +15,7 @@ from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import new_console
 from gatedjax._utils.write import check_place
 from gatedjax.data.text._tokenize import treebank_tokens
-from gatedjax.text.answers._reader_figure import draw
-from gatedjax.text.models._reader import Reader, question
+from gatedjax.text.models._reader import Reader, draw, question
 
 _AROUND = 6  # words that are printed on each side of a place
 # Words of the library's messages, and the words for them on this command line.

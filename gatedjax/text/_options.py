@@ -14,16 +14,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gatedjax._utils import limits
 from gatedjax._utils.choices import suggestion
 from gatedjax._utils.json import to_json
-from gatedjax._utils.limits import (
-    MOST_BATCH,
-    MOST_LENGTH,
-    MOST_SEED,
-    MOST_STEPS,
-    MOST_WORDS,
-    check_most,
-)
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Json
 from gatedjax.text.answers import _prediction
@@ -56,7 +49,7 @@ def _check_integer(least: int, most: int) -> Check:
     def check(name: str, value: int) -> None:
         if value < least:
             raise ValueError(f"{name} must be at least {least}, got {value!r}")
-        check_most(name, value, most)
+        limits.check_most(name, value, most)
 
     return check
 
@@ -164,7 +157,7 @@ class TextOptions:
         None,
         "Largest number of training steps (default: about twenty epochs). Training stops earlier "
         "if the validation loss does not improve.",
-        _check_integer(1, MOST_STEPS),
+        _check_integer(1, limits.MOST_STEPS),
         models=(NETWORK,),
     )
     share: float | None = _option(
@@ -181,7 +174,7 @@ class TextOptions:
         "so many words, whose scores are averaged; texts of pairs are cut. A tagger splits longer "
         "sentences in training. It predicts their tags in windows that overlap by half, and takes "
         "the tag of a word from the window with the most words around it.",
-        _check_integer(1, MOST_LENGTH),
+        _check_integer(1, limits.MOST_LENGTH),
         models=(NETWORK,),
     )
     min_count: int | None = _option(
@@ -190,13 +183,13 @@ class TextOptions:
         "(capitals, digits, last letters). The default is 1 with word vectors. Without word "
         "vectors it is 2 for a tagger, and for a classifier 1 up to 1,000 texts, 2 up to 5,000, 5 "
         "up to 20,000 and 10 above.",
-        _check_integer(1, MOST_WORDS),
+        _check_integer(1, limits.MOST_WORDS),
         models=(NETWORK,),
     )
     max_words: int = _option(
         100_000,
         "Largest number of words from the texts in the vocabulary.",
-        _check_integer(1, MOST_WORDS),
+        _check_integer(1, limits.MOST_WORDS),
         models=(NETWORK,),
     )
     lowercase: bool = _option(
@@ -224,7 +217,7 @@ class TextOptions:
     min_class: int = _option(
         1,
         "Classes with fewer texts are left out, also of the validation and test data.",
-        _check_integer(1, MOST_WORDS),
+        _check_integer(1, limits.MOST_WORDS),
         tasks=("text", "pair", _prediction.LABELS, _prediction.ORDINAL),
     )
     class_weight: str | None = _option(
@@ -269,14 +262,14 @@ class TextOptions:
     batch_size: int | None = _option(
         None,
         "Number of texts in a training step (default: 32, or 64 above 10,000 texts).",
-        _check_integer(1, MOST_BATCH),
+        _check_integer(1, limits.MOST_BATCH),
         models=(NETWORK,),
     )
     seed: int = _option(
         0,
         "Seed of the parameters, the dropout, the gates and the order of the texts. A lexicon has "
         "no random number, and does not depend on it.",
-        _check_integer(0, MOST_SEED),
+        _check_integer(0, limits.MOST_SEED),
     )
     network: Mapping[str, object] | None = _option(
         None,

@@ -20,7 +20,7 @@ from gatedjax._utils.types import Json, Params, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.gates import Estimator, _report
 from gatedjax.gates._exact import LARGEST
-from gatedjax.gates._named import standard_estimators
+from gatedjax.gates._registry import standard_estimators
 from gatedjax.models import GANet
 from gatedjax.text._gate_patterns import LOWER, PatternInputs, TextTruth, text_truth
 
@@ -214,10 +214,8 @@ class Texts:
 
     rows: np.ndarray  # positions in the batch
     left_out: int  # number of texts with too many words
-    tokens: np.ndarray  # [N, T]
-    lengths: np.ndarray
-    labels: np.ndarray
-    ids: np.ndarray  # from which the draws derive
+    # "tokens" [N, T], "lengths", "label", and "example_id", from which the draws derive
+    arrays: dict[str, np.ndarray]
 
     @classmethod
     def of(cls, batch: Mapping[str, ArrayLike], longest: int) -> "Texts":
@@ -244,20 +242,20 @@ class Texts:
             )
         # Patterns are split after LOWER words, so a shorter text is padded to as many.
         width = max(int(lengths[rows].max()), LOWER)
-        tokens_of_rows = np.zeros((len(rows), width), tokens.dtype)
+        shown = np.zeros((len(rows), width), np.int32)
         common = min(width, tokens.shape[1])
-        tokens_of_rows[:, :common] = tokens[rows, :common]
+        shown[:, :common] = tokens[rows, :common]
         # The noise of a text depends on its id only, so that a text has the same draws whatever
         # texts are left out.
-        ids = np.asarray(batch.get("example_id", np.arange(len(tokens))))
-        left_out = int(np.sum(counts & (lengths > longest)))
-        labels = np.asarray(batch["label"])
-        return cls(rows, left_out, tokens_of_rows, lengths[rows], labels[rows], ids[rows])
+        ids = batch.get("example_id", np.arange(len(tokens)))
+        columns = {"lengths": lengths, "label": batch["label"], "example_id": ids}
+        arrays = {name: np.asarray(x)[rows].astype(np.int32) for name, x in columns.items()}
+        return cls(rows, int(np.sum(counts & (lengths > longest))), {"tokens": shown, **arrays})
 
     def select(self, indices: np.ndarray) -> "Texts":
         """Returns the texts at the given positions."""
-        names = ("rows", "tokens", "lengths", "labels", "ids")
-        return dataclasses.replace(self, **{name: getattr(self, name)[indices] for name in names})
+        arrays = {name: array[indices] for name, array in self.arrays.items()}
+        return Texts(self.rows[indices], self.left_out, arrays)
 
     def batches(self) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
         """Yields (number of real texts, batch) for batches of the same shape."""
@@ -267,9 +265,7 @@ class Texts:
             real = int(np.sum(indices < len(self.rows)))
             # Copies of the last text fill up the last batch, so that all batches share a program.
             indices = np.minimum(indices, len(self.rows) - 1)
-            arrays = {"tokens": self.tokens, "lengths": self.lengths, "label": self.labels}
-            arrays["example_id"] = self.ids
-            yield real, {name: array[indices].astype(np.int32) for name, array in arrays.items()}
+            yield real, {name: array[indices] for name, array in self.arrays.items()}
 
 
 def compute_truths(
@@ -388,8 +384,8 @@ def gate_modes(
         rows=texts.rows,
         left_out=texts.left_out,
         longest=longest,
-        lengths=texts.lengths,
-        labels=texts.labels,
+        lengths=texts.arrays["lengths"],
+        labels=texts.arrays["label"],
         temperature=tau,
         draws=draws,
         truths=tuple(truths),
@@ -483,7 +479,8 @@ def measure(
         for _, truth in compute_truths(network, params, inputs, centres):
             exact.append(truth.gradient)
             sizes.append(abs(truth.loss) + np.sqrt(truth.variance))
-    keys = [jax.random.split(jax.random.fold_in(key, i), draws) for i in selected.ids.tolist()]
+    lengths, labels, ids = (selected.arrays[name] for name in ("lengths", "label", "example_id"))
+    keys = [jax.random.split(jax.random.fold_in(key, i), draws) for i in ids.tolist()]
     loss, rows = TextLoss(model), []
 
     for estimator in estimators:
@@ -491,9 +488,9 @@ def measure(
             on_estimator(estimator)
 
         def sample(i: int, estimator: Estimator = estimator) -> _report.Sample:
-            n, text_encoded = int(selected.lengths[i]), encoded[i]
+            n, text_encoded = int(lengths[i]), encoded[i]
             logits = jnp.asarray(text_encoded.gate_logits[0], jnp.float32)
-            args = (params, text_encoded, np.int32(selected.labels[i]))
+            args = (params, text_encoded, labels[i])
             estimates = _report.estimate_gradients(
                 loss, estimator, logits, keys[i], args, text_encoded.mask[0]
             )

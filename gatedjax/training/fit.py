@@ -116,7 +116,7 @@ def fit(
     evaluation = first_eval_batch(eval_data)
     like = start.like
     step = parallel.train_step(task, tx, like)
-    # With the shardings of a step, which uses this trace of the loss and does not make another.
+    # With the shardings of a step, which shares this trace of the loss.
     placed = jax.tree.map(lambda x, at: x.update(sharding=at), like, parallel.shardings(like))
     metrics = jax.eval_shape(step, placed, None, parallel.put_batch(first), key)[1]
     check_evaluation(task, like, evaluation, config.best_metric)
@@ -260,9 +260,7 @@ def check_params(params: Any, like: Any) -> Any:
     return jax.tree.unflatten(jax.tree.structure(like), [arrays[name] for name in named(like)])
 
 
-def check_evaluation(
-    task: Any, like: TrainState, evaluation: Batch | None, best_metric: str
-) -> None:
+def check_evaluation(task: Any, like: Any, evaluation: Batch | None, best_metric: str) -> None:
     """Traces the evaluation, which checks its results, and looks for the best metric."""
     if evaluation is None:
         return
@@ -316,7 +314,6 @@ def rates_of(config: TrainConfig | None, like: Any) -> Callable[[Any], dict[str,
     """Returns a function (opt_state) -> the learning rate of the last update by name.
 
     The rate of another optimizer, for config None, is found if `optax.inject_hyperparams` keeps it.
-    `like` has the shapes of opt_state, in which the place of the rate is looked up only once.
     """
 
     def read(array: Any) -> Callable[[Any], Any]:
@@ -324,8 +321,8 @@ def rates_of(config: TrainConfig | None, like: Any) -> Callable[[Any], dict[str,
         return lambda opt_state: jax.device_get(jax.tree.leaves(opt_state)[place])
 
     if config is None:
-        found = optax.tree.get_all_with_path(like, "learning_rate")
-        arrays = [array for _, array in found if isinstance(array, jax.ShapeDtypeStruct)]
+        found = [array for _, array in optax.tree.get_all_with_path(like, "learning_rate")]
+        arrays = [array for array in found if isinstance(array, jax.ShapeDtypeStruct)]
         if len(arrays) != 1:
             return lambda opt_state: {}
         injected = read(arrays[0])

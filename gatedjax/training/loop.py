@@ -230,9 +230,7 @@ class Run:
         self.queue: collections.deque[Any] = collections.deque()
         self.shapes: set[Any] = set()
         self.reached: Any = False
-        self.skipped: Any = 0.0
-        zeros = lambda: jnp.zeros(program.sums.shape, program.sums.dtype)  # noqa: E731
-        self._zeros = jax.jit(zeros, out_shardings=parallel.whole)
+        self._zeros = jax.jit(lambda: jnp.zeros_like(program.sums), out_shardings=parallel.whole)
         self.seen, self.compared = Seen(), 0  # the batches since the processes compared them
         self.begin_interval()
 
@@ -411,7 +409,7 @@ class Run:
     @property
     def over(self) -> bool:
         """True if all runs have ended."""
-        return all(record.finished for record in self.records)
+        return not self.running()
 
     def running(self) -> list[int]:
         """Returns the numbers, from 0, of the runs that have not ended."""
@@ -500,10 +498,11 @@ class Run:
             lines[number] |= rates_of_run | speeds
             self.write(number, {"split": "train", "step": self.step, **lines[number]})
         first = lines[running[0]]
-        mean = lambda name: sum(lines[i][name] for i in running) / len(running)  # noqa: E731
-        self.view.log(self.step, {name: mean(name) for name in first})
+        self.view.log(
+            self.step, {k: sum(lines[i][k] for i in running) / len(running) for k in first}
+        )
         self.sums = self._zeros()
-        self.skipped = np.zeros_like(self.skipped)
+        self.skipped = 0 * self.skipped
         self.begin_interval()
 
     def _refuse_unreached(self, counts: Any) -> None:
@@ -527,9 +526,7 @@ class Run:
         return unpack(jax.device_get(self.sums), self.program.metrics)
 
     def report_skipped(self) -> Metrics:
-        """Writes a line for each skipped update; raises NonFiniteError after too many in a row.
-        Returns the sums of the metrics, which it has to read.
-        """
+        """Writes a line for each skipped update, refuses too many in a row; returns the sums."""
         queue, self.queue = self.queue, collections.deque()
         sums = self.read_sums()
         before, self.skipped = self.skipped, sums["skipped"].total

@@ -177,8 +177,7 @@ class Parallel:
 
         `like` has the shapes and dtypes of the train state. The result is a function (state, sums,
         batch, seed_key) -> (state, sums, skipped) of arrays on the devices. State and sums are
-        donated; skipped is 1.0 for an update that was skipped. With None as sums the result has the
-        metrics of the step, which `jax.eval_shape` tells before anything is compiled.
+        donated; skipped is 1.0 for an update that was skipped. For sums None, metrics are returned.
         """
         options: dict[str, Any] = {"accumulate": self.accumulate, "reach": True}
         if self.kind == "pmap":
@@ -297,10 +296,8 @@ def pack(metrics: Metrics) -> jax.Array:
 
 def unpack(sums: np.ndarray, like: Metrics) -> Metrics:
     """Returns the numbers [*L, M] of `pack` as metrics, with the shapes of `like` behind L."""
-    leaves, structure = jax.tree.flatten(like)
-    parts = np.split(sums, np.cumsum([leaf.size for leaf in leaves])[:-1], axis=-1)
-    shapes = [sums.shape[:-1] + leaf.shape for leaf in leaves]
-    return jax.tree.unflatten(structure, list(map(np.reshape, parts, shapes)))
+    parts = iter(np.split(sums, np.cumsum([leaf.size for leaf in jax.tree.leaves(like)]), axis=-1))
+    return jax.tree.map(lambda leaf: next(parts).reshape(sums.shape[:-1] + leaf.shape), like)
 
 
 def add_metrics(sums: jax.Array | None, metrics: Metrics) -> tuple[Any, jax.Array]:

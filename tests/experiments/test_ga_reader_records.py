@@ -10,8 +10,7 @@ from experiments.core.paper import Job
 from experiments.ga_reader import figures, statistics, tables
 from experiments.ga_reader.config import PRESETS
 from experiments.ga_reader.paper import PAPER, VARIANTS
-from gatedjax.text.answers._reader_figure import shown_places
-from gatedjax.text.models._reader import Place, Reading
+from gatedjax.text.models._reader import Place, Reading, shown_places
 from tests.experiments import _results
 from tests.experiments._results import rows_of
 

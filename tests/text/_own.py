@@ -3,12 +3,17 @@
 import csv
 import itertools
 
+import pytest
+
+from gatedjax.__main__ import main
+
 TEXTS = [
     (f"{first} {second} film {third}", label)
     for label, words in (("bad", ("dull", "slow")), ("good", ("bright", "warm")))
     for first, second, third in itertools.product(words, ("old", "new"), ("here", "there", "now"))
 ] * 2
 """48 texts of four words, all of one padded length: two programs train on them."""
+X, Y = map(list, zip(*TEXTS, strict=True))
 PAIRS = [
     (f"a {animal} runs", f"a {other} runs", "same" if animal == other else "other")
     for animal in ("dog", "cat", "cow")
@@ -45,3 +50,17 @@ def write_csv(path, rows, header=("text", "label")):
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([header, *rows])
     return path
+
+
+TRAPS = "\x1b\x07\x9b\x7f"
+
+
+def refused(args, capsys):
+    """The one line by which a command refuses, with status 2."""
+    with pytest.raises(SystemExit) as stop:
+        main(args)
+    said = capsys.readouterr()
+    assert (stop.value.code, said.out) == (2, ""), said
+    assert said.err.count("\n") == 1, said.err
+    assert not set(TRAPS) & set(said.err)
+    return said.err

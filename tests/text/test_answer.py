@@ -10,6 +10,7 @@ from gatedjax import export
 from gatedjax.__main__ import main
 from gatedjax.text.models._reader import Reader, question
 from tests._programs import Plugin
+from tests.text._own import refused
 from tests.text._runs import DOCUMENT, QUESTION, reader_run
 
 
@@ -27,16 +28,6 @@ def document(tmp_path):
     path = tmp_path / "d.txt"
     path.write_text(DOCUMENT, encoding="utf-8")
     return ["--document", str(path), *QUESTION]
-
-
-def refused(args, capsys):
-    """The one line by which a command refuses, with status 2."""
-    with pytest.raises(SystemExit) as stop:
-        main(args)
-    said = capsys.readouterr()
-    assert (stop.value.code, said.out) == (2, "")
-    assert said.err.count("\n") == 1
-    return said.err
 
 
 def test_an_export_holds_the_words_with_their_digests(folders):

@@ -21,10 +21,9 @@ from gatedjax import (
 )
 from tests._programs import environment
 from tests.explore._models import model as draw_model
-from tests.text._own import PAIRS, TEXTS, options, reasons, write_csv
+from tests.text._own import PAIRS, TEXTS, X, Y, options, reasons, write_csv
 from tests.text.test_states import encode_static
 
-X, Y = map(list, zip(*TEXTS, strict=True))
 QUERIES = ["a dull film", "bright and warm", "old"]
 
 

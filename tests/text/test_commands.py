@@ -11,14 +11,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import gatedjax.text.fit._lexicon as lexicon_module
 import gatedjax.text.fit._network as training_module
+import gatedjax.text.fit._without_network as lexicon_module
 from gatedjax import data, export
 from gatedjax.__main__ import main
 from gatedjax._commands import _columns, train
@@ -27,10 +26,10 @@ from gatedjax.data.tfds import _prepared
 from gatedjax.text import TextClassifier
 from gatedjax.text._options import check_options
 from gatedjax.text.models._network import TrainedModel
-from gatedjax.text.sources import _named
+from gatedjax.text.sources import _open
 from tests._programs import ROOT, environment
 from tests.explore._models import pair as draw_pair
-from tests.text._own import PAIRS, TEXTS, options, write_csv
+from tests.text._own import PAIRS, TEXTS, TRAPS, options, refused, write_csv
 
 TINY = ["--model=ganet", "--model.hidden=4", "--model.aux-hidden=3", "--model.embedding-dim=6"]
 EVERY = ["--train.eval-every=2", "--train.checkpoint-every=2", "--train.log-every=2"]
@@ -38,7 +37,6 @@ RUN = ["--train.parallel=single", *EVERY]
 TINY += RUN
 FAST = ["--num-steps", "6", *TINY]
 ESCAPE = "\x1b]0;title\x07<script>alert(1)</script>"
-TRAPS = "\x1b\x07\x9b\x7f"
 
 
 @pytest.fixture(scope="module")
@@ -62,17 +60,6 @@ def here(place, monkeypatch):
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
-
-
-def refused(args, capsys):
-    """The one line by which a command refuses, with status 2."""
-    with pytest.raises(SystemExit) as stop:
-        main(args)
-    said = capsys.readouterr()
-    assert (stop.value.code, said.out) == (2, ""), said
-    assert said.err.count("\n") == 1, said.err
-    assert not set(TRAPS) & set(said.err)
-    return said.err
 
 
 def jsonl(text):
@@ -310,22 +297,6 @@ def test_ctrl_c_during_prediction_leaves_nothing(here, tmp_path, monkeypatch, ca
     assert names(tmp_path) == []
 
 
-def test_prediction_starts_soon_and_a_reader_that_goes_away_is_no_error(here, tmp_path):
-    path = tmp_path / "in.txt"
-    path.write_text("dull film\n" * 20_000)
-    began = time.monotonic()
-    line = f"{sys.executable} -m gatedjax predict model --file {path} | head -n 1"
-    done = subprocess.run(
-        ["bash", "-c", line], cwd=here, env=environment(), capture_output=True, text=True,
-        timeout=200, check=False,
-    )  # fmt: skip
-    (line,) = jsonl(done.stdout)
-    assert line["label"] in ("bad", "good")
-    assert done.stderr == ""
-    # four seconds are wanted of a machine that does nothing else
-    assert time.monotonic() - began < 60
-
-
 def test_evaluation_has_everything(here, tmp_path, capsys):
     bad = [("", "good"), ("\x01", "bad"), ("a", "")]
     path = write_csv(tmp_path / "test.csv", [*TEXTS, *bad])
@@ -475,31 +446,6 @@ def test_after_sigterm_the_same_command_continues_with_the_same_bits(here, tmp_p
     assert f"{tmp_path}/m exists: --overwrite" in refused(args, capsys)
     assert main([*args, "--overwrite"]) == 0  # nothing is left to train
     same_model(tmp_path / "m", here / "model")
-
-
-KILLED = """
-import os, signal, sys
-from tests.text.test_commands import interrupted
-from gatedjax.__main__ import main
-from gatedjax._utils.cli import refusals
-from gatedjax._commands import train
-with interrupted(int(sys.argv[1]), lambda: os.kill(os.getpid(), signal.SIGKILL)):
-    main(sys.argv[2:])
-"""
-
-
-@pytest.mark.slow
-def test_after_a_kill_the_same_command_continues_with_the_same_bits(here, tmp_path):
-    args = ["train", "reviews.csv", "--out", str(tmp_path / "cut"), *FAST]
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, "5", *args], cwd=here, env=environment(),
-        capture_output=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    assert names(tmp_path) == ["cut.run"]
-    assert main(args) == 0
-    assert names(tmp_path) == ["cut"]
-    same_model(tmp_path / "cut", here / "model")
 
 
 class Stopped(Exception):
@@ -801,7 +747,7 @@ def test_a_set_that_is_not_there_is_prepared_by_another_command(
         raise ConnectionError("no network")
 
     monkeypatch.setattr(_prepared, "_check_network", no_network)
-    monkeypatch.setattr(_named, "load", functools.partial(data.load, data_dir=tmp_path))
+    monkeypatch.setattr(_open, "load", functools.partial(data.load, data_dir=tmp_path))
     said = refused(command, capsys)
     assert "name their folder (gatedjax data prepare NAME --manual-dir DIR)" in said
 

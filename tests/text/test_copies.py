@@ -106,13 +106,15 @@ def test_a_label_that_only_contradicts_never_leaves_the_training_part():
 
 def test_rare_classes_are_left_out_of_all_parts():
     rows = [("a", "x"), ("b", "x"), ("c", "y"), ("d", "y"), ("e", "z")]
-    corpus, numbers = read(rows, min_class=2)
+    rare = _corpus.find_rare_classes(open_table(rows), 2)
+    corpus, numbers = read(rows, left_out=rare)
     assert corpus.classes == ("x", "y")
     assert corpus.left_out == {"z": 1}
     assert corpus.lines.tolist() == [1, 2, 3, 4]
-    test = read_corpus(open_table([("f", "z"), ("A", "x")]), numbers, classes=corpus.classes)
+    table = open_table([("f", "z"), ("A", "x")])
+    test = read_corpus(table, numbers, classes=corpus.classes, left_out=rare)
     assert len(test) == 1
     assert test.left_out == {"z": 1}
     assert count_overlap(corpus, test) == 1
     with pytest.raises(ValueError, match=r"min_class must be at most 2, .*, got 3"):
-        read(rows, min_class=3)
+        _corpus.find_rare_classes(open_table(rows), 3)

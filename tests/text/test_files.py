@@ -144,9 +144,6 @@ def test_a_document_that_is_too_large_is_refused(write, monkeypatch):
     refused(lambda: open_table(path), "20|.jsonl")
 
 
-# several labels ----------------------------------------------------------------------------------
-
-
 # compressed files --------------------------------------------------------------------------------
 
 

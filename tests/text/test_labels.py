@@ -14,7 +14,7 @@ from gatedjax.text import Prediction
 from gatedjax.text.corpus._corpus import Numbers, read_corpus
 from gatedjax.text.corpus._tagged import read_tagged
 from gatedjax.text.estimators import _base as _estimator
-from gatedjax.text.models._network import TextOutput
+from gatedjax.text.models._buckets import TextOutput
 from gatedjax.text.models._tagging import word_probabilities
 from gatedjax.text.sources._conll import open_sentences
 from gatedjax.text.sources._open import open_table

@@ -1,6 +1,7 @@
 """`model="lexicon"`, the default for texts: fit, folder, commands and explanations."""
 
 import collections
+import dataclasses
 import json
 import re
 import shutil
@@ -20,7 +21,7 @@ from gatedjax.__main__ import main
 from gatedjax._utils.terminal import count_columns
 from gatedjax.analysis import faithfulness
 from gatedjax.export import BadFile
-from gatedjax.lexicon import SHARES, ClassHead, Readings
+from gatedjax.lexicon import SHARES, ClassHead, Readings, fit_lexicon
 from gatedjax.text.answers._report import (
     count_equal,
     draw_curve,
@@ -33,9 +34,8 @@ from gatedjax.text.models._saved import load_model
 from gatedjax.text.targets._calibration import apply_temperatures, choose_temperatures
 from gatedjax.text.targets._class import ClassTarget
 from tests.text._measures import choose_temperature, readings
-from tests.text._own import TEXTS, reasons, write_csv
+from tests.text._own import TEXTS, X, Y, reasons, write_csv
 
-X, Y = map(list, zip(*TEXTS, strict=True))
 QUERIES = ["a dull old film", "warm and new, here", "xyzzy", ""]
 
 
@@ -107,6 +107,25 @@ def curve_of(*entries, n=1000):
     return [{"loss": a, "error": b, "by_prior": c, "n": n} for a, b, c in entries]
 
 
+@pytest.mark.parametrize("worse", [0.0, 1.0])
+def test_folds_choose_the_rank_of_the_words_at_the_share_of_a_user(worse, monkeypatch):
+    ranks = []
+
+    def fit(*args, pseudo_count, **kwargs):
+        ranks.append(pseudo_count)
+        for lexicon in fit_lexicon(*args, pseudo_count=pseudo_count, **kwargs):
+            is_wrong = pseudo_count == worse and lexicon.share < 1
+            yield dataclasses.replace(lexicon, weights=lexicon.weights * (-1) ** is_wrong)
+
+    monkeypatch.setattr("gatedjax.text.fit._without_network.fit_lexicon", fit)
+    TextClassifier(share=0.5).fit(X, Y)
+    # Three folds of each rank, then the training texts without and with those of validation.
+    assert ranks == [0.0] * 3 + [1.0] * 3 + [1.0 - worse] * 2
+    ranks.clear()
+    TextClassifier().fit(X, Y)
+    assert set(ranks) == {0.0}
+
+
 def test_the_smallest_share_that_is_surely_good_enough_is_chosen():
     every = (0.0, 0.001, 3)
     assert choose_share(curve_of(every, (0.004, 0.003, 3), (0.02, 0.003, 3)), 0.01) == (1, False)
@@ -158,10 +177,6 @@ def test_validation_texts_choose_the_share_in_place_of_folds():
     model = TextClassifier.train(list(zip(X, Y, strict=True)), validation=held)
     assert {entry["n"] for entry in model.report_["curve"]} == {20}
     assert {entry["n"] for entry in TextClassifier().fit(X, Y).report_["curve"]} == {len(X)}
-
-
-def test_texts_without_a_known_word_have_a_prediction(fitted):
-    assert len(fitted.predict(["zzz qqq", "жжж", "天气"])) == 3
 
 
 def test_the_parts_of_an_explanation_sum_to_the_scores(fitted):

@@ -13,9 +13,8 @@ from gatedjax import (
 from gatedjax.__main__ import main
 from gatedjax.explore._engine import open_model, view_of
 from gatedjax.explore._state import State
-from tests.text._own import TEXTS, write_csv
+from tests.text._own import TEXTS, X, Y, write_csv
 
-X, Y = map(list, zip(*TEXTS, strict=True))
 QUERIES = ["dull old film here", "warm and new, here", "xyzzy", ""]
 
 
@@ -89,19 +88,3 @@ def test_it_has_all_tasks(kind, labels, tmp_path):
     assert (again.predict(QUERIES) == model.predict(QUERIES)).all()
     explanation = again.explain("dull old film here")
     assert len(explanation.reasons.words) == 4
-
-
-def test_options_without_an_effect_are_refused(tmp_path, capsys):
-    write_csv(tmp_path / "films.csv", TEXTS)
-    args = ["train", str(tmp_path / "films.csv"), "--model", "linear", "--out", str(tmp_path / "m")]
-    for option, why in (("--share", "reads all words"), ("--minutes", "has no network")):
-        with pytest.raises(SystemExit):
-            main([*args, option, "0.5"])
-        assert f"{option} must be left out for a linear model, which {why}" in " ".join(
-            capsys.readouterr().err.split()
-        )
-    with pytest.raises(SystemExit):
-        main(["train", "--model", "linear", "--help"])
-    shown = capsys.readouterr().out
-    assert "--class-weight" in shown
-    assert "--share" not in shown

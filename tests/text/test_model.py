@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import re
 
@@ -15,6 +16,7 @@ from gatedjax.models import GANet
 from gatedjax.text._options import TextOptions
 from gatedjax.text.answers._prediction import COLUMNS, Failure
 from gatedjax.text.fit._fit import train_any
+from gatedjax.text.models._base import CHUNK
 from gatedjax.text.models._buckets import CELLS, FINE, sizes_of, width_of
 from gatedjax.text.models._entries import PAIR, TAGS, TEXT, held_at, likeliest
 from gatedjax.text.models._network import TrainedModel
@@ -118,6 +120,14 @@ def test_a_text_that_fails_says_which(model):
         model.probabilities([("a film",), (3,)])
     assert model.probabilities([]).shape == (0, 2)
     assert list(model.predict(iter(()))) == []
+
+
+def test_the_first_prediction_is_there_before_the_last_text_is_read(model):
+    def texts():
+        yield from itertools.repeat(("a dull film",), CHUNK)
+        pytest.fail("a chunk of texts must suffice")
+
+    assert next(model.predict(texts())).label in model.classes
 
 
 def test_a_long_text_is_read_to_its_end(model):

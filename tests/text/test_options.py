@@ -64,6 +64,7 @@ REFUSED = {
     "ganet": {"class-weight": "balanced", "best-metric": "macro_f1", "threshold": "0.3",
               "minutes": "2 --train.optimizer.schedule cosine"},
     "gru": {"share": "0.3"},
+    "linear": {"share": "0.5", "minutes": "0.5"},
     "ssan --task pair": {"share": "0.3", "threshold": "0.3", "order": "a,b"},
     "ssan --task tags": {"tokens": "words", "threshold": "0.3"},
     "lexicon --task labels": {"class-weight": "balanced", "order": "a,b", "num-steps": "3"},
@@ -87,6 +88,8 @@ def test_a_refused_option_is_named_as_it_is_typed_and_left_out(model, option, tm
         ("lexicon", "num-steps"): "add --model ganet",
         ("ganet", "minutes"): "give --num-steps",
         ("gru", "share"): "leave it out, or give --model lexicon or --model ganet",
+        ("linear", "share"): "for a linear model, which reads all words",
+        ("linear", "minutes"): "for a linear model, which has no network",
     }
     assert wanted.get((model, option), "") in said
     assert not re.search(r"\bNone\b|\w=\W|num_steps|max_len", said.replace(f"{tmp_path}", "")), said

@@ -14,7 +14,7 @@ import pytest
 from gatedjax.data import Source, SourceInfo
 from gatedjax.data.files._source import Quarantined, ReadReport
 from gatedjax.text import Columns
-from gatedjax.text.sources import _csv, _lines, _named
+from gatedjax.text.sources import _csv, _lines, _open
 from gatedjax.text.sources._conll import TaggedRecord, open_sentences
 from gatedjax.text.sources._open import infer_task, open_table
 from gatedjax.text.sources._table import Aside, Record
@@ -593,7 +593,7 @@ def test_a_set_of_gatedjax_may_be_of_pairs_and_has_lines_aside(monkeypatch):
         "ewt_trees": Source([{"tokens": ("a",), "label": 0}], SourceInfo("ewt_trees", "test", ())),
         "digits": Source([{"image": 0, "label": 0}], info),
     }  # fmt: skip
-    monkeypatch.setattr(_named, "load", lambda name, split: sources[name])
+    monkeypatch.setattr(_open, "load", lambda name, split: sources[name])
     assert infer_task("snli") == "pair"
     assert list(open_table("snli", PAIR)) == [
         Record(1, ("a man", "no man"), "neutral", "snli"),

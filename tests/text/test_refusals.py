@@ -20,11 +20,10 @@ from gatedjax.text._options import TextOptions, check_options
 from gatedjax.text.corpus._tokens import NeedsTokenizer, Tokenizer
 from tests.refusals import each_row, refused
 from tests.text import test_targets as targets
-from tests.text._own import TEXTS
+from tests.text._own import TEXTS, X, Y
 from tests.text.test_states import encode_static, encode_with_neighbours
 from tests.text.test_tokens import commas, upper_commas
 
-X, Y = map(list, zip(*TEXTS, strict=True))
 QUERIES = ["a dull film", "bright and warm", "old"]
 
 

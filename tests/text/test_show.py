@@ -219,12 +219,15 @@ EXPLANATIONS = {
     "windows": lambda: explain(windows=(1, 1, 2)),
     "a share of pairs": lambda: explain(gates=None, share=0.5),
     "many words and classes": lambda: explain(
-        tuple(f"w{i}" for i in range(130)), probabilities=dict.fromkeys(range(40), 1 / 40),
+        tuple(f"w{i}" for i in range(61)), probabilities=dict.fromkeys(range(40), 1 / 40),
         label=0, probability=1 / 40, attention=None, gates=None, flips=None,
     ),
     "no words": lambda: explain((), text=" \n", removed=(), share=0.0),
     "parts of a lexicon": sized,
 }  # fmt: skip
+# The pages of the others have the sentences and the cells of the terminal.
+PAGES = ("gates and attention", "no gates and no attention", "windows", "many words and classes",
+         "no words", "parts of a lexicon")  # fmt: skip
 SHOWN = Path(__file__).with_name("shown.json")
 
 
@@ -234,11 +237,14 @@ def found():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "80")
         for name, make in EXPLANATIONS.items():
-            page = make().html()
-            body = page[page.index("<title>") : page.index("<style>")]
-            lines = [line for line in (body + page[page.index("<body>") :]).splitlines() if line]
-            lines = lines if len(lines) <= 60 else [*lines[:30], *lines[-30:]]
-            result[name] = {"terminal": make().render().splitlines(), "page": lines}
+            result[name] = {"terminal": make().render().splitlines()}
+            if name in PAGES:
+                page = make().html()
+                body = page[page.index("<title>") : page.index("<style>")]
+                body += page[page.index("<body>") :]
+                lines = [line for line in body.splitlines() if line]
+                lines = lines if len(lines) <= 60 else [*lines[:30], *lines[-30:]]
+                result[name]["page"] = lines
     return result
 
 

@@ -10,9 +10,8 @@ from gatedjax.__main__ import main
 from gatedjax.export import BadFile
 from gatedjax.text import TextClassifier
 from gatedjax.text.models._states import locate_tokens, remove_tokens
-from tests.text._own import TEXTS, reasons, write_csv
+from tests.text._own import TEXTS, X, Y, reasons, write_csv
 
-X, Y = map(list, zip(*TEXTS, strict=True))
 WIDTH = 12
 
 

@@ -12,16 +12,14 @@ from gatedjax._commands._columns import parse_thresholds
 from gatedjax.export import BadFile
 from gatedjax.lexicon import Readings
 from gatedjax.text import TextClassifier
+from gatedjax.text._options import TextOptions
 from gatedjax.text.answers._prediction import ORDINAL
 from gatedjax.text.corpus._corpus import are_numbers, note_joined_labels
-from gatedjax.text.targets._base import TargetOptions
 from gatedjax.text.targets._class import ClassTarget
 from gatedjax.text.targets._grades import OrdinalTarget
 from gatedjax.text.targets._labels import LabelTarget
-from tests.text._own import TEXTS, write_csv
+from tests.text._own import TEXTS, X, Y, write_csv
 from tests.text.test_states import encode_static
-
-X, Y = map(list, zip(*TEXTS, strict=True))
 
 
 def run(args, code=None):
@@ -60,10 +58,10 @@ def test_the_most_probable_class_is_part_of_a_prediction():
 def test_grades_must_be_finite_numbers(grade, tmp_path, capsys):
     labels = ["1", "2", grade]
     with pytest.raises(ValueError, match=f"must be different numbers, all finite.* got {grade}"):
-        OrdinalTarget.of_labels(labels, [1, 1, 1], TargetOptions())
-    named = OrdinalTarget.of_labels(labels, [1, 1, 1], TargetOptions(order=[grade, "1", "2"]))
+        OrdinalTarget.of_labels(labels, [1, 1, 1], TextOptions())
+    named = OrdinalTarget.of_labels(labels, [1, 1, 1], TextOptions(order=[grade, "1", "2"]))
     assert named.classes[1:] == ("1", "2")
-    assert OrdinalTarget.of_labels(["10", "-2.5", 3], [1, 1, 1], TargetOptions()).classes == (
+    assert OrdinalTarget.of_labels(["10", "-2.5", 3], [1, 1, 1], TextOptions()).classes == (
         "-2.5",
         3,
         "10",
@@ -79,7 +77,7 @@ def test_grades_must_be_finite_numbers(grade, tmp_path, capsys):
     ],
 )
 def test_an_order_of_other_grades_names_the_difference(order, action):
-    options = TargetOptions(order=order.split())
+    options = TextOptions(order=order.split())
     with pytest.raises(ValueError, match="order must have each label of the texts once") as error:
         OrdinalTarget.of_labels(["low", "high", "mid"], [1, 1, 1], options)
     assert str(error.value).endswith(action)

@@ -13,8 +13,8 @@ from gatedjax.__main__ import main
 from gatedjax._utils.terminal import UNREAD
 from tests._programs import Plugin
 from tests._streams import unread
+from tests.text._own import refused
 from tests.text._runs import LINES, translator_run
-from tests.text.test_answer import refused
 
 pytest.importorskip("tokenizers")
 

@@ -13,9 +13,8 @@ from gatedjax.__main__ import main
 from gatedjax.export import BadFile
 from gatedjax.text.models._lexicon import LexiconModel
 from tests.lexicon.test_vectors import package as package  # a fixture
-from tests.text._own import TEXTS, write_csv
+from tests.text._own import TEXTS, X, Y, write_csv
 
-X, Y = map(list, zip(*TEXTS, strict=True))
 GOOD, BAD = ("bright", "warm", "sunny", "kind"), ("dull", "slow", "gloomy", "mean")
 
 

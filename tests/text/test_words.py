@@ -13,9 +13,8 @@ from gatedjax import (
     TextClassifier,
     TextRegressor,
 )
-from tests.text._own import TEXTS
+from tests.text._own import TEXTS, X, Y
 
-X, Y = map(list, zip(*TEXTS, strict=True))
 QUERIES = ["a dull old film", "warm and new, here", "xyzzy", ""]
 
 

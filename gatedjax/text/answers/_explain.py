@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
 
@@ -255,46 +255,45 @@ def _predict_changes(model: Any, probabilities: np.ndarray, best: int) -> tuple[
     )
 
 
+def _change_windows(
+    model: Any, output: Any, best: int, change: Callable[[int, Any], np.ndarray]
+) -> list[Change]:
+    """Returns the predictions after each change of a text; `change` takes the number and the words
+    of a window, and returns the probabilities of the window after S changes, [S, C].
+    """
+    windows, _ = model.list_windows([output.tokens])
+    before = output.probabilities[None]
+    if len(windows) > 1:
+        before = np.stack([window.probabilities for window in model.read_tokens(windows)])
+    owners, lengths = np.zeros(len(windows), int), [sum(map(len, words)) for words in windows]
+    changes: list[Change] = []
+    for place, words in enumerate(windows):
+        rows = change(place, words)
+        # The other windows stay, and the scores of the text are pooled again.
+        changed = np.repeat(before[None], len(rows), axis=0)
+        changed[:, place] = rows
+        pooled = pool_windows(changed, owners, np.array(lengths), 1)[:, 0]
+        changes += _predict_changes(model, pooled, best)
+    return changes
+
+
 def _flip_gates(model: Any, output: Any, best: int) -> tuple[Change | None, ...] | None:
     """Returns the prediction after each single gate is flipped, with the same encoder states."""
     if output.gates is None:
         return None
-    changes: list[Change | None] = []
-    windows, before = _read_windows(model, output)
-    ends = np.cumsum([len(tokens) for (tokens,) in windows])[:-1]
-    for place, is_read in enumerate(np.split(output.masks[0], ends)):
-        # Row i of the identity flips gate i, so that the patterns of all words run as a batch.
-        flipped = np.logical_xor(is_read, np.eye(len(is_read), dtype=bool))
-        # If no gate is open, such a network opens the likeliest gate: the gate just closed.
-        again = ~flipped.any(axis=1) & (model.config.gates.empty == "max_gate")
-        rows = model.with_gates(windows[place][0], flipped.astype(np.float32))
-        pooled = _replace_window(before, windows, place, rows)
-        changes += [
-            None if opens_again else change
-            for opens_again, change in zip(
-                again, _predict_changes(model, pooled, best), strict=True
-            )
-        ]
-    return tuple(changes)
-
-
-def _read_windows(model: Any, output: Any) -> tuple[list[Any], np.ndarray]:
-    windows, _ = model.list_windows([output.tokens])
-    if len(windows) == 1:
-        return windows, output.probabilities[None]
-    return windows, np.stack([window.probabilities for window in model.read_tokens(windows)])
-
-
-def _replace_window(
-    before: np.ndarray, windows: Sequence[Any], place: int, rows: np.ndarray
-) -> np.ndarray:
-    """Returns the pooled probabilities [S, C] with each of S results of the window at `place`."""
-    if len(windows) == 1:
-        return rows
-    changed = np.repeat(before[None], len(rows), axis=0)
-    changed[:, place] = rows
-    lengths = np.array([len(tokens) for (tokens,) in windows])
-    return pool_windows(changed, np.zeros(len(windows), int), lengths, 1)[:, 0]
+    # Row i of the identity flips gate i, so that the patterns of all words run as a batch.
+    flipped = [
+        np.logical_xor(is_read, np.eye(len(is_read), dtype=bool))
+        for is_read in np.split(output.masks[0], np.cumsum(output.windows)[:-1])
+    ]
+    changes = _change_windows(
+        *(model, output, best),
+        lambda place, words: model.with_gates(words[0], flipped[place].astype(np.float32)),
+    )
+    # If no gate is open, such a network opens the likeliest gate: the gate just closed.
+    is_last = np.concatenate([~gates.any(axis=1) for gates in flipped])
+    opens_again = is_last & (model.config.gates.empty == "max_gate")
+    return tuple(None if o else c for o, c in zip(opens_again, changes, strict=True))
 
 
 def _remove_words(model: Any, output: Any, best: int) -> tuple[Change, ...]:
@@ -302,16 +301,14 @@ def _remove_words(model: Any, output: Any, best: int) -> tuple[Change, ...]:
     if not all(output.tokens):
         count = sum(map(len, output.tokens))
         return _predict_changes(model, np.repeat(output.probabilities[None], count, 0), best)
-    changes: list[Change] = []
-    windows, before = _read_windows(model, output)
-    for window, tokens in enumerate(windows):
+
+    def shorten(_: int, texts: Any) -> np.ndarray:
         # A single call reads all shortened texts, so that texts of equal width share a batch.
-        shorter = []
-        for place, words in enumerate(tokens):
-            for number in range(len(words)):
-                remaining = (*words[:number], *words[number + 1 :])
-                shorter.append((*tokens[:place], remaining, *tokens[place + 1 :]))
-        rows = np.stack([after.probabilities for after in model.read_tokens(shorter)])
-        pooled = _replace_window(before, windows, window, rows)
-        changes += _predict_changes(model, pooled, best)
-    return tuple(changes)
+        shorter = [
+            (*texts[:place], (*words[:number], *words[number + 1 :]), *texts[place + 1 :])
+            for place, words in enumerate(texts)
+            for number in range(len(words))
+        ]
+        return np.stack([after.probabilities for after in model.read_tokens(shorter)])
+
+    return tuple(_change_windows(model, output, best, shorten))

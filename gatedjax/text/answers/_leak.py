@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from gatedjax._utils.types import Json
-from gatedjax.text.models._buckets import Shape, group_texts, pad_texts
+from gatedjax.text.models._buckets import Ids, Run, Shape, make_batches, run_batches
 
 TEXTS = 64
 """Largest number of texts in a sample."""
@@ -14,11 +14,6 @@ _EACH = 4
 """Largest number of words that are read, and of other words, that are removed from a text."""
 _WORDS = 60_000
 """Largest number of words that the network reads for a measurement: a second on two cores."""
-
-Ids = tuple[np.ndarray, ...]
-"""The ids of the words of a text, or of both texts of a pair."""
-Run = Callable[[dict[str, np.ndarray]], Json]
-"""Returns "probabilities" [B, C] and "read", bool [B, T] for each text of an example."""
 
 
 class Sample:
@@ -52,21 +47,21 @@ def measure_leak(run: Run, texts: Sequence[Ids], shape_of: Callable[[int], Shape
     # A text is read again for each word that is removed.
     texts = _spread(texts, max(1, _WORDS // (2 * _EACH * longest)))
     sizes = [max(map(len, text)) for text in texts]
-    results = _run(run, texts, sizes, shape_of)
+    results = run_batches(run, texts, make_batches(texts, sizes, shape_of))
     removed = [
         (number, is_read, shorter)
-        for number, (text, (_, masks)) in enumerate(zip(texts, results, strict=True))
+        for number, result in enumerate(results)
         for is_read in (False, True)
-        for shorter in _shorten(text, masks, is_read)
+        for shorter in _shorten(texts[number], result.masks, is_read)
     ]
     # A shortened text gets the shape of its original, so that no program is compiled for it.
-    sizes = [sizes[number] for number, *_ in removed]
-    changed = _run(run, [ids for *_, ids in removed], sizes, shape_of)
+    sizes, shorter = [sizes[number] for number, *_ in removed], [ids for *_, ids in removed]
+    changed = run_batches(run, shorter, make_batches(shorter, sizes, shape_of))
     changes: dict[bool, list[float]] = {False: [], True: []}
-    for (number, is_read, _), (after, _) in zip(removed, changed, strict=True):
-        before = results[number][0]
+    for (number, is_read, _), after in zip(removed, changed, strict=True):
+        before = results[number].probabilities
         best = int(np.argmax(before))
-        changes[is_read].append(abs(float(before[best]) - float(after[best])))
+        changes[is_read].append(abs(float(before[best]) - float(after.probabilities[best])))
     # The two means are read as a comparison, so neither is reported without the other.
     if not changes[False] or not changes[True]:
         return None
@@ -104,19 +99,3 @@ def _spread(values: Sequence[Any], count: int) -> list[Any]:
     if len(values) <= count:
         return list(values)
     return [values[i] for i in (np.arange(count) * len(values) // count).tolist()]
-
-
-def _run(
-    run: Run, texts: Sequence[Ids], sizes: Sequence[int], shape_of: Callable[[int], Shape]
-) -> list[tuple[np.ndarray, list[np.ndarray]]]:
-    """Returns the probabilities [C] of each example, and for its texts True at words read."""
-    results: dict[int, tuple[np.ndarray, list[np.ndarray]]] = {}
-    for numbers, shape in group_texts(sizes, shape_of):
-        out = run(pad_texts([texts[i] for i in numbers], shape))
-        for row, number in enumerate(numbers):
-            masks = [
-                mask[row, : len(ids)].astype(bool)
-                for mask, ids in zip(out["read"], texts[number], strict=True)
-            ]
-            results[number] = out["probabilities"][row], masks
-    return [results[number] for number in range(len(texts))]

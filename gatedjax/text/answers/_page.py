@@ -53,9 +53,9 @@ def show_word(token: str) -> str:
     return printable(token).replace("\n", "\\n").replace("\t", "\\t") or "(empty)"
 
 
-def render_view(view: View, width: int | None = None) -> str:
+def render_view(view: View) -> str:
     """Formats an explanation for a terminal: sentences, and a table that fits the width."""
-    most = measure_width() if width is None else width
+    most = measure_width()
     headers = [clean(header) for header in view.headers]
     rows = [[clean(cell.text) for cell in row] for row in view.rows]
     parts = [*map(clean, (view.headline, *view.sentences)), ""]

@@ -58,7 +58,7 @@ def weigh_words(model: Any) -> tuple[tuple[Label, ...], list[WordWeight]]:
     ]
 
 
-def list_words_read(model: Any, most: int = _SHOWN) -> Json:
+def list_words_read(model: Any) -> Json:
     """Lists the words read by the class for which they count most, by weight and root of count."""
     labels, words = weigh_words(model)
     listed: dict[Label, list[WordWeight]] = {label: [] for label in labels}
@@ -77,7 +77,7 @@ def list_words_read(model: Any, most: int = _SHOWN) -> Json:
                     "weight": round(word.weight, 4),
                     "examples": list(model.examples.get(word.word, ())),
                 }
-                for word in group[:most]
+                for word in group[:_SHOWN]
             ],
         }
         for label, group in listed.items()
@@ -122,10 +122,9 @@ def _extract(words: Sequence[str], place: int) -> str:
     return extract[:_LONGEST_EXTRACT]
 
 
-def render_words_read(listing: Json, width: int | None = None, *, reads_all: bool = False) -> str:
+def render_words_read(listing: Json, *, reads_all: bool = False) -> str:
     """Formats the dict of `list_words_read` for a terminal. A linear model reads all words."""
-    most = measure_width() if width is None else width
-    count = f"{listing['read']:,}"
+    most, count = measure_width(), f"{listing['read']:,}"
     lines = [
         f"{count} words are read, which are {listing['share']:.0%} of the words of the training "
         "texts. A text without one of them is not read, and gets the frequencies of the training "

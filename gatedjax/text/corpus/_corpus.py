@@ -71,15 +71,8 @@ class Rows(Sequence[np.ndarray]):
 class Numbers:
     """The numbers of words in the order of their first occurrence, and how texts must be read."""
 
-    def __init__(
-        self,
-        *,
-        lowercase: bool,
-        tokenizer: Tokenizer | None = None,
-        left_out: frozenset[Label] = frozenset(),
-    ) -> None:
-        self.lowercase, self.left_out = lowercase, left_out
-        self.tokenizer = tokenizer or Tokenizer()
+    def __init__(self, *, lowercase: bool, tokenizer: Tokenizer | None = None) -> None:
+        self.lowercase, self.tokenizer = lowercase, tokenizer or Tokenizer()
         self.ids: collections.defaultdict[str, int] = collections.defaultdict()
         # A new word gets the number of words before it, because the factory runs before the word is
         # inserted.
@@ -141,7 +134,6 @@ def read_training(
     lowercase: bool,
     tokens: str | None = None,
     tokenizer: Function | None = None,
-    min_class: int = 1,
     **options: Any,
 ) -> tuple[Corpus, Numbers]:
     """Reads the training texts; validation and test texts need the returned `Numbers`."""
@@ -150,10 +142,8 @@ def read_training(
     def texts() -> Iterator[str]:
         return (text for row in table if isinstance(row, Record) for text in row.inputs)
 
-    rare = frozenset(find_rare_classes(table, min_class)) if min_class > 1 else frozenset()
     rule = choose_tokenizer(tokens, tokenizer, texts, lowercase=lowercase)
-    rule = learn_units(rule, texts())
-    numbers = Numbers(lowercase=lowercase, tokenizer=rule, left_out=rare)
+    numbers = Numbers(lowercase=lowercase, tokenizer=learn_units(rule, texts()))
     return read_corpus(table, numbers, **options), numbers
 
 
@@ -174,23 +164,13 @@ def find_rare_classes(table: Table, min_class: int) -> list[Label]:
     return rare
 
 
-def read_corpus(
-    table: Table,
-    numbers: Numbers,
-    *,
-    classes: Sequence[Label] | None = None,
-    max_aside: float = 1.0,
-    places: Any = None,
-) -> Corpus:
-    """Reads labelled texts as numbers in one pass."""
+def read_corpus(table: Table, numbers: Numbers, **options: Any) -> Corpus:
+    """Reads labelled texts as numbers in one pass, with the options of `read_examples`."""
     split = numbers.tokenizer.split
     corpus, _, texts = read_examples(
         table,
         lambda record: [numbers.of(split(text, MOST_LENGTH)) for text in record.inputs],
-        classes=classes,
-        places=places,
-        left_out=numbers.left_out,
-        max_aside=max_aside,
+        **options,
     )
     return dataclasses.replace(corpus, texts=tuple(map(Rows.join, zip(*texts, strict=True))))
 

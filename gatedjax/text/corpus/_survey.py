@@ -12,6 +12,7 @@ import numpy as np
 from gatedjax._utils.terminal import clean, join_first, render_count
 from gatedjax._utils.types import Json
 from gatedjax.data.text._social import EMOJI
+from gatedjax.text._options import TextOptions
 from gatedjax.text.answers._prediction import LABELS, REGRESSION, TARGETS
 from gatedjax.text.corpus import _corpus
 from gatedjax.text.corpus._copies import Duplicates, find_duplicates, render_single
@@ -21,7 +22,6 @@ from gatedjax.text.sources._conll import SentenceTable
 from gatedjax.text.sources._labels import Label
 from gatedjax.text.sources._table import Aside, Asides, Record, Table
 from gatedjax.text.targets import TARGET_OF, WITHOUT_CLASSES
-from gatedjax.text.targets._base import TargetOptions
 
 _QUANTILES = {0.0: "shortest", 0.05: "5 %", 0.5: "median", 0.95: "95 %", 1.0: "longest"}
 _FEATURES = {
@@ -56,7 +56,7 @@ def survey_texts(
     try:
         corpus, numbers = _corpus.read_training(table, lowercase=True, tokens=tokens, **options)
         counts = list(corpus.class_counts.values())
-        target = TARGET_OF[kind].of_labels(corpus.classes, counts, TargetOptions(order=order))
+        target = TARGET_OF[kind].of_labels(corpus.classes, counts, TextOptions(order=order))
         targets, strata = encode_corpus(corpus, target)
     except ValueError as error:
         return report | {"problems": [str(error)]}

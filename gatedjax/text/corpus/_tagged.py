@@ -51,22 +51,18 @@ def read_tagged(
     return Corpus(table.name, (words,), labels.renumber(order), np.array(lines), names, asides)
 
 
-class TagRule:
-    """A baseline that gives a word its most frequent tag, and unseen words the commonest tag."""
-
-    def __init__(self, words: Rows, tags: Rows, num_words: int, num_tags: int) -> None:
-        pairs, counts = np.unique(
-            words.flat.astype(np.int64) * num_tags + tags.flat, return_counts=True
-        )
-        self._best = np.full(num_words, np.bincount(tags.flat).argmax())
-        # For each word the most frequent pair comes last; among equal counts the first tag.
-        pairs = pairs[np.lexsort((-pairs, counts))]
-        self._best[pairs // num_tags] = pairs % num_tags
-        self._sure = np.eye(num_tags)
-
-    def probabilities(self, ids: np.ndarray) -> np.ndarray:
-        """Returns float64 [n, C] for n words and C tags: 1 at the tag of each word, else 0."""
-        return self._sure[self._best[ids]]
+def find_usual_tags(words: Rows, tags: Rows, num_words: int, num_tags: int) -> np.ndarray:
+    """Returns the most frequent tag of each word, int [num_words], which is a baseline; a word
+    that does not occur has the most frequent of all tags.
+    """
+    pairs, counts = np.unique(
+        words.flat.astype(np.int64) * num_tags + tags.flat, return_counts=True
+    )
+    usual = np.full(num_words, np.bincount(tags.flat).argmax())
+    # For each word the most frequent pair comes last; among equal counts the first tag.
+    pairs = pairs[np.lexsort((-pairs, counts))]
+    usual[pairs // num_tags] = pairs % num_tags
+    return usual
 
 
 def is_bio(tags: Iterable[Label]) -> bool:

@@ -9,19 +9,25 @@ from typing import Any
 import numpy as np
 
 from gatedjax._utils.terminal import join_first, render_count
+from gatedjax._utils.types import Json
 from gatedjax.text._options import TextOptions, check_options
 from gatedjax.text.answers import _prediction
 from gatedjax.text.corpus import _corpus
 from gatedjax.text.corpus._copies import count_overlap, find_duplicates, render_single
 from gatedjax.text.corpus._corpus import encode_corpus, list_single, note_joined_labels
 from gatedjax.text.fit._learner import Data, Learner, Say
-from gatedjax.text.fit._lexicon import LexiconLearner, LinearLearner
-from gatedjax.text.fit._states import StatesLearner
+from gatedjax.text.fit._without_network import LexiconLearner, LinearLearner, StatesLearner
 from gatedjax.text.sources._labels import Label
 from gatedjax.text.sources._table import check_share
 from gatedjax.text.targets import TARGET_OF, WITHOUT_CLASSES
-from gatedjax.text.targets._base import Target, TargetOptions
+from gatedjax.text.targets._base import Target
 
+_LEARNERS: Mapping[str, type[Learner]] = {
+    _prediction.LEXICON: LexiconLearner,
+    _prediction.LINEAR: LinearLearner,
+    _prediction.STATES: StatesLearner,
+}
+"""The models without a network."""
 # With more classes that are numbers, a hint names the tasks for numbers.
 _MANY_NUMBERS = 10
 
@@ -52,19 +58,15 @@ def train_any(
         for source in sources.values():
             _prediction.check_inputs(source.columns, kind)
     learner: Learner
-    if options.model == _prediction.LEXICON:
-        learner = LexiconLearner(kind, options, max_aside)
-    elif options.model == _prediction.LINEAR:
-        learner = LinearLearner(kind, options, max_aside)
-    elif options.model == _prediction.STATES:
-        learner = StatesLearner(kind, options, max_aside)
+    if options.model in _LEARNERS:
+        learner = _LEARNERS[options.model](kind, options)
     else:
         # Its module imports JAX.
         from gatedjax.text.fit._network import NetworkLearner
 
         assert folder is not None
-        learner = NetworkLearner(kind, options, max_aside, folder, progress=progress)
-    data = _read(learner, sources, has_columns, sample_weight, say)
+        learner = NetworkLearner(kind, options, folder, progress=progress)
+    data = _read(learner, sources, max_aside, has_columns, sample_weight, say)
     model, trained = learner.fit(data, say)
     asides = {name: corpus.asides.count for name, corpus in data.corpora.items()}
     model.report["data"] = {
@@ -78,6 +80,7 @@ def train_any(
 def _read(
     learner: Learner,
     sources: Mapping[str, Any],
+    max_aside: float,
     has_columns: bool,
     sample_weight: np.ndarray | None,
     say: Say,
@@ -86,12 +89,12 @@ def _read(
     kind, options, is_split = learner.kind, learner.options, "validation" not in sources
     target_class = TARGET_OF.get({"pair": "text"}.get(kind, kind))
     target: Target | None = None
-    of_target = TargetOptions(
-        threshold=options.threshold,
-        order=options.order,
-        min_class=options.min_class,
-        has_columns=has_columns,
-    )
+    reading: Json = {"max_aside": max_aside}
+    if kind != "tags":
+        # A model of several labels leaves out labels but no texts.
+        has_rare = options.min_class > 1 and kind != _prediction.LABELS
+        rare = _corpus.find_rare_classes(sources["train"], options.min_class) if has_rare else ()
+        reading["left_out"] = frozenset(rare)
     corpora: dict[str, _corpus.Corpus] = {}
     strata: dict[str, _corpus.Corpus] = {}
     targets: dict[str, Any] = {}
@@ -100,14 +103,15 @@ def _read(
         classes: Any = () if kind in WITHOUT_CLASSES else None
         if corpora and classes is None:
             classes = corpora["train"].classes if target is None else target.classes
-        places = target_class and target_class.make_places(target)
-        corpora[name] = corpus = learner.read(name, source, classes, places)
         if target_class is None:
+            corpora[name] = corpus = learner.read(name, source, classes=classes, **reading)
             targets[name], strata[name] = corpus.labels, corpus
         else:
+            reading["places"] = target_class.make_places(target)
+            corpora[name] = corpus = learner.read(name, source, classes=classes, **reading)
             if target is None:
                 counts = list(corpus.class_counts.values())
-                target = target_class.of_labels(corpus.classes, counts, of_target)
+                target = target_class.of_labels(corpus.classes, counts, options, has_columns)
             targets[name], strata[name] = encode_corpus(corpus, target)
         if name == "train":
             has_classes = kind not in WITHOUT_CLASSES

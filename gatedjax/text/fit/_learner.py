@@ -53,12 +53,12 @@ class Data:
 class Learner(abc.ABC):
     """A kind of model in training, which reads the training texts first."""
 
-    def __init__(self, kind: str, options: TextOptions, max_aside: float) -> None:
-        self.kind, self.options, self.max_aside = kind, options, max_aside
+    def __init__(self, kind: str, options: TextOptions) -> None:
+        self.kind, self.options = kind, options
 
     @abc.abstractmethod
-    def read(self, name: str, table: Any, classes: Any, places: Any) -> Corpus:
-        """Reads the texts for a purpose; `places` numbers their labels, which may be `classes`."""
+    def read(self, name: str, table: Any, **options: Any) -> Corpus:
+        """Reads the texts for a purpose, with the options of `read_examples`."""
 
     def describe(self, corpus: Corpus) -> list[str]:
         """Returns further lines about a corpus."""

@@ -21,11 +21,11 @@ from gatedjax.data.text._vocabulary import UNK, Vocabulary
 from gatedjax.lexicon import Readings
 from gatedjax.lexicon._vectors import MORE_WORDS, embed_words, is_file, read_vectors
 from gatedjax.text._options import TextOptions, options_to_json
-from gatedjax.text.answers._leak import Ids, Sample, measure_leak, render_leak
+from gatedjax.text.answers._leak import Sample, measure_leak, render_leak
 from gatedjax.text.corpus import _corpus
 from gatedjax.text.corpus._corpus import Corpus, Labels, Numbers, Rows
 from gatedjax.text.corpus._shapes import is_unknown
-from gatedjax.text.corpus._tagged import RULE, Scorer, TagRule, read_tagged, render_score
+from gatedjax.text.corpus._tagged import RULE, Scorer, find_usual_tags, read_tagged, render_score
 from gatedjax.text.fit._learner import Data, Learner, Say
 from gatedjax.text.fit._network_options import network_config, train_config
 from gatedjax.text.fit._rivals import train_rival
@@ -90,10 +90,11 @@ def _remove_empty(folder: Path) -> None:
         folder.rmdir()
 
 
+_CHECKED = ("validation", "test")
 # Factor of the random numbers in word vectors that start from log-ratios.
 _NOISE = 0.1
-Compare = Callable[[str], tuple[Json, float, str]]
-"""Returns the scores of a model on the part of a name, the accuracy of its baseline, and a line."""
+Compared = Iterator[tuple[str, Json, float, str]]
+"""For validation and test the name, the scores of a model, the accuracy of its baseline, a line."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -121,7 +122,7 @@ class _Part:
     def lengths(self) -> np.ndarray:
         return np.max([rows.lengths for rows in self.texts], axis=0)
 
-    def ids(self, numbers: Iterable[int]) -> list[Ids]:
+    def ids(self, numbers: Iterable[int]) -> list[_buckets.Ids]:
         return [tuple(np.asarray(rows[i]) for rows in self.texts) for i in numbers]
 
     def batches(self, size: int, edges: Sequence[int], **options: Any) -> SequenceBatches:
@@ -151,31 +152,20 @@ class _Part:
 class NetworkLearner(Learner):
     """A network, which is trained step by step, with checkpoints in a folder."""
 
-    def __init__(
-        self, kind: str, options: TextOptions, max_aside: float, folder: Path, *, progress: bool
-    ) -> None:
-        super().__init__(kind, options, max_aside)
+    def __init__(self, kind: str, options: TextOptions, folder: Path, *, progress: bool) -> None:
+        super().__init__(kind, options)
         self._folder, self._progress = folder, progress
         self._numbers = Numbers(lowercase=options.lowercase)
 
-    def read(self, name: str, table: Any, classes: Any, places: Any) -> Corpus:
-        options, max_aside = self.options, self.max_aside
+    def read(self, name: str, table: Any, **options: Any) -> Corpus:
         if self.kind == "tags":
             # A tagger reads all of a long sentence, in windows.
-            longest, numbers = options.max_len, self._numbers
-            return read_tagged(
-                table, numbers, longest=longest, classes=classes, max_aside=max_aside
-            )
+            return read_tagged(table, self._numbers, longest=self.options.max_len, **options)
         if name != "train":
-            return _corpus.read_corpus(table, self._numbers, classes=classes, max_aside=max_aside)
-        corpus, self._numbers = _corpus.read_training(
-            table,
-            lowercase=options.lowercase,
-            tokens=options.tokens,
-            tokenizer=options.tokenizer,
-            min_class=options.min_class,
-            max_aside=max_aside,
-        )
+            return _corpus.read_corpus(table, self._numbers, **options)
+        names = ("lowercase", "tokens", "tokenizer")
+        rule = {name: getattr(self.options, name) for name in names}
+        corpus, self._numbers = _corpus.read_training(table, **rule, **options)
         return corpus
 
     def describe(self, corpus: Corpus) -> list[str]:
@@ -260,30 +250,29 @@ class NetworkLearner(Learner):
         share = getattr(getattr(config, "gates", None), "density", None)
         if share is not None:
             # The threshold is set on the validation texts, because training has not seen them.
-            _, columns = _probabilities(model, parts["validation"], edges)
-            params = held_at(model.params, columns["gates"], share)
+            outputs = _read_part(model, parts["validation"], edges)
+            gates = np.concatenate([output.gates for output in outputs])
+            params = held_at(model.params, gates, share)
             model = dataclasses.replace(model, params=params)
         model.report.update(steps=result.steps, best_step=result.best_step)
         if kind == "tags":
-            compare = _compare_tags(model, parts, _parts(data), numbers, edges)
+            compared = _compare_tags(model, parts, _parts(data), numbers, edges)
         else:
-            compare = _compare_classes(model, parts, documents, edges)
+            compared = _compare_classes(model, parts, documents, edges)
         baseline: Json = {"kind": RULE} if kind == "tags" else {}
         model.report["baseline"] = baseline
-        names = [name for name in ("validation", "test") if name in parts]
-        for name in names:
-            ours, baseline[name], line = compare(name)
-            model.report[name] = ours
-            is_better = ours["accuracy"] >= baseline[name]
+        for name, ours, theirs, line in compared:
+            model.report[name], baseline[name] = ours, theirs
+            is_better = ours["accuracy"] >= theirs
             say(f"{name}: {line}{'' if is_better else ': THE BASELINE IS BETTER'}")
         if kind != "tags":
-            sample = Sample()
-            for number in range(len(parts[names[-1]].labels)):
+            last, sample = "test" if "test" in parts else "validation", Sample()
+            for number in range(len(parts[last].labels)):
                 sample.add(number)
-            leak = measure_leak(model.run, parts[names[-1]].ids(sample.texts()), _shapes(edges))
+            leak = measure_leak(model.run, parts[last].ids(sample.texts()), _shapes(edges))
             if leak is not None:
-                model.report[names[-1]]["leak"] = leak
-                say(f"{names[-1]}: {render_leak(leak)}")
+                model.report[last]["leak"] = leak
+                say(f"{last}: {render_leak(leak)}")
         return model, len(documents["train"].labels)
 
     def _read_words(
@@ -445,19 +434,20 @@ def _compare_classes(
     parts: Mapping[str, _Part],
     documents: Mapping[str, _Part],
     edges: Sequence[int],
-) -> Compare:
+) -> Compared:
     train = documents["train"]
     is_class = np.eye(len(model.classes), dtype=bool)[train.labels]
     size = sum(len(rows.flat) for rows in train.texts)
     # The baseline reads the same words as the network, so that the comparison is fair.
     rival = train_rival(train.words(model.vocabulary), is_class, size=size)
-
-    def compare(name: str) -> tuple[Json, float, str]:
+    for name in filter(parts.__contains__, _CHECKED):
         part, labels = parts[name], cast(np.ndarray, documents[name].labels)
-        probabilities, columns = _probabilities(model, part, edges)
+        outputs = _read_part(model, part, edges)
+        probabilities = np.stack([output.probabilities for output in outputs])
         if part.owners is not None:
             probabilities = pool_windows(probabilities, part.owners, part.lengths(), len(labels))
-        share = float(np.sum(columns["read"]) / np.sum(columns["words"]))
+        sizes = [sum(map(len, output.tokens)) for output in outputs]
+        share = float(np.average([output.share for output in outputs], weights=sizes))
         ours = model.target.measure(labels, Readings.of_outputs(probabilities, probabilities))
         linear = rival(documents[name].words(model.vocabulary))
         theirs = float(np.mean(linear.argmax(axis=1) == labels))
@@ -465,9 +455,7 @@ def _compare_classes(
             f"accuracy {ours['accuracy']:.4f}, macro F1 {ours['macro_f1']:.4f}, share {share:.3f}; "
             f"logistic regression on words {theirs:.4f}"
         )
-        return {**ours, "share": share}, theirs, line
-
-    return compare
+        yield name, {**ours, "share": share}, theirs, line
 
 
 def _compare_tags(
@@ -476,52 +464,30 @@ def _compare_tags(
     numbered: Mapping[str, _Part],
     numbers: Numbers,
     edges: Sequence[int],
-) -> Compare:
+) -> Compared:
     """Compares with a rule that reads `numbered`, without unknown words in training."""
     is_not_known, train = is_unknown(model.vocabulary), numbered["train"]
-    rule = TagRule(train.texts[0], cast(Rows, train.labels), len(numbers.ids), len(model.classes))
-
-    def compare(name: str) -> tuple[Json, float, str]:
+    count, tags = len(model.classes), cast(Rows, train.labels)
+    usual = find_usual_tags(train.texts[0], tags, len(numbers.ids), count)
+    for name in filter(parts.__contains__, _CHECKED):
         of_rule, of_model = Scorer(model.classes), Scorer(model.classes)
-        words, tags = parts[name].texts[0], parts[name].labels
-        for ids, row in zip(numbered[name].texts[0], tags, strict=True):
-            of_rule.add(row, rule.probabilities(ids), np.zeros(len(ids), bool))
-        for places, _, out in _outputs(model, parts[name], edges):
-            # The batch may have filler rows at its end.
-            for place, probabilities in zip(places, out["probabilities"], strict=False):
-                ids = words[place]
-                of_model.add(tags[place], probabilities[: len(ids)], is_not_known[ids])
+        words, labels = parts[name].texts[0], parts[name].labels
+        for ids, row in zip(numbered[name].texts[0], labels, strict=True):
+            of_rule.add(row, np.eye(count)[usual[ids]], np.zeros(len(ids), bool))
+        outputs = _read_part(model, parts[name], edges)
+        for ids, row, output in zip(words, labels, outputs, strict=True):
+            of_model.add(row, output.probabilities[: len(ids)], is_not_known[ids])
         ours, theirs = of_model.metrics(), of_rule.metrics()
         line = f"word accuracy {render_score(ours)}; {RULE} {render_score(theirs)}"
-        return ours, theirs["accuracy"], line
-
-    return compare
+        yield name, ours, theirs["accuracy"], line
 
 
 def _shapes(edges: Sequence[int]) -> Callable[[int], _buckets.Shape]:
     return lambda length: (_buckets.EVALUATED, edges[int(np.searchsorted(edges, length))])
 
 
-def _outputs(
-    model: TrainedModel, part: _Part, edges: Sequence[int]
-) -> Iterator[tuple[list[int], list[Ids], dict[str, Any]]]:
-    for numbers, shape in _buckets.group_texts(part.lengths().tolist(), _shapes(edges)):
-        # The output may have filler rows at its end.
-        texts = part.ids(numbers)
-        yield numbers, texts, model.run(_buckets.pad_texts(texts, shape))
-
-
-def _probabilities(
-    model: TrainedModel, part: _Part, edges: Sequence[int]
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Computes the probabilities of texts, and counts and gates in the order of the batches."""
-    probabilities = np.zeros((len(part.labels), len(model.classes)), np.float32)
-    columns: dict[str, list[np.ndarray]] = {"read": [], "words": [], "gates": []}
-    for numbers, texts, out in _outputs(model, part, edges):
-        probabilities[numbers] = out["probabilities"][: len(numbers)]
-        words = np.array([sum(map(len, text)) for text in texts])
-        columns["words"].append(words)
-        columns["read"].append(out["share"][: len(words)] * words)
-        for row, (ids, *_) in zip(out.get("gates", ()), texts, strict=False):
-            columns["gates"].append(row[: len(ids)])
-    return probabilities, {name: np.concatenate(parts) for name, parts in columns.items() if parts}
+def _read_part(model: TrainedModel, part: _Part, edges: Sequence[int]) -> list[_buckets.TextOutput]:
+    """Returns the outputs for texts, in the shapes in which they were evaluated in training."""
+    texts = part.ids(range(len(part.labels)))
+    batches = _buckets.make_batches(texts, part.lengths().tolist(), _shapes(edges))
+    return _buckets.run_batches(model.run, texts, batches)

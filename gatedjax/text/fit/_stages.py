@@ -12,7 +12,7 @@ from gatedjax._utils.types import Json
 from gatedjax.lexicon import SHARES, EmptyLexicon, Head, Readings
 from gatedjax.text._options import BALANCED
 from gatedjax.text.answers import _report
-from gatedjax.text.corpus._corpus import SPLIT_SEED, Corpus, find_rare_classes
+from gatedjax.text.corpus._corpus import SPLIT_SEED, Corpus
 from gatedjax.text.fit._learner import Data, Learner, Say
 from gatedjax.text.fit._rivals import measure_rivals
 from gatedjax.text.sources._labels import Label
@@ -69,14 +69,6 @@ class StagedLearner(Learner):
     noun = "words"
     has_gates = True  # False for a model of all words, which has no curve
     title = ""
-    left_out: frozenset[Label] = frozenset()
-
-    def find_left_out(self, name: str, table: Any) -> frozenset[Label]:
-        """Returns the classes of which training has too few texts, for the texts of a purpose."""
-        # A model of several labels leaves out labels but no texts.
-        if name == "train" and self.options.min_class > 1 and self.kind != "labels":
-            self.left_out = frozenset(find_rare_classes(table, self.options.min_class))
-        return self.left_out
 
     @abc.abstractmethod
     def make_part(self, name: str, labels: np.ndarray) -> TextPart:

@@ -135,16 +135,12 @@ def refuse_damage(folder: str | Path) -> Iterator[None]:
         ) from error
 
 
-# The next functions raise ValueError for a value of another form, because anybody may have written
-# a model folder.
+# The next functions raise an error for a value of another form, because anybody may have written a
+# model folder.
 def read_shared(folder: str | Path, config: Json) -> Json:
     """Returns the fields that all models have: `report` and `options`."""
     report, options = json.loads(read_file(folder, REPORT)), config.get("options")
-    if not isinstance(report, dict):
-        raise ValueError(f"{REPORT} must be a JSON object, got {report!r:.80}")
-    if not isinstance(options, dict | None):
-        raise ValueError(f"options must be a JSON object, got {options!r:.80}")
-    return {"report": report, "options": options}
+    return {"report": dict(report), "options": None if options is None else dict(options)}
 
 
 def read_tokenizer(folder: str | Path, config: Json, function: Function | None) -> Tokenizer:

@@ -2,11 +2,14 @@
 compilation, and windows of long documents. Training plans its widths by the lengths of its texts.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from gatedjax._utils.types import Json
 from gatedjax.data.batches._plan import pad_rows
 
 
@@ -89,6 +92,12 @@ EVALUATED = 128
 """Number of texts in a batch that is evaluated during training."""
 Shape = tuple[int, int]
 """Number of rows and width of a batch."""
+Words = Any  # tuple[tuple[str, ...], ...]
+"""An example that is split: the words of a text, or of both texts of a pair."""
+Ids = tuple[np.ndarray, ...]
+"""The ids of the words of a text, or of both texts of a pair."""
+Run = Callable[[dict[str, np.ndarray]], Json]
+"""Runs a network on a batch, and returns a `Reading`."""
 
 
 def width_of(length: int, longest: int, widths: Sequence[int] = FINE) -> int:
@@ -125,6 +134,56 @@ def group_texts(
     for (rows, width), numbers in sorted(groups.items(), key=lambda group: group[0][::-1]):
         for begin in range(0, len(numbers), rows):
             yield numbers[begin : begin + rows], (rows, width)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TextOutput:
+    """The output of the network for a text or a pair of texts, without padding."""
+
+    tokens: Words  # or their ids
+    probabilities: np.ndarray  # float32 [C], of a tagger [T, C]
+    masks: tuple[np.ndarray, ...]  # for each text bool [T], True at words that attention can see
+    share: float  # the share of these words
+    attention: np.ndarray | None  # [T], of the first text; None without attention
+    gates: np.ndarray | None  # [T], open probabilities in the first text; None without gates
+    windows: tuple[int, ...] = ()  # words in each window of a long text, else ()
+    note: str = ""  # a remark: a text was cut, or the answer is the prior
+
+
+Batches = Iterable[tuple[list[int], dict[str, np.ndarray]]]
+"""The positions of texts, and their padded batch; filler rows follow the texts."""
+
+
+def run_batches(run: Run, texts: Sequence[Any], batches: Batches) -> list[TextOutput]:
+    """Runs a network on batches of texts, and returns the outputs in the order of the texts."""
+    outputs: dict[int, TextOutput] = {}
+    for numbers, batch in batches:
+        out = run(batch)
+        for row, number in enumerate(numbers):
+            outputs[number] = take_row(texts[number], out, row)
+    return [outputs[number] for number in range(len(texts))]
+
+
+def take_row(tokens: Words, out: Json, row: int) -> TextOutput:
+    """Returns the output for a row of a batch, without padding."""
+    size = len(tokens[0])
+    attention, gates = out.get("attention"), out.get("gates")
+    return TextOutput(
+        tokens,
+        out["probabilities"][row],
+        tuple(mask[row, : len(words)] for mask, words in zip(out["read"], tokens, strict=True)),
+        float(out["share"][row]),
+        None if attention is None else attention[row, :size],
+        None if gates is None else gates[row, :size],
+    )
+
+
+def make_batches(
+    texts: Sequence[Ids], sizes: Iterable[int], shape: Callable[[int], Shape]
+) -> Batches:
+    """Yields the batches of texts of ids; `sizes` has the length by which a text is grouped."""
+    for numbers, shape_of_batch in group_texts(sizes, shape):
+        yield numbers, pad_texts([texts[i] for i in numbers], shape_of_batch)
 
 
 def pad_texts(texts: Sequence[Sequence[np.ndarray]], shape: Shape) -> dict[str, np.ndarray]:

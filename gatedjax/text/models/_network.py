@@ -25,6 +25,7 @@ from gatedjax.models import GANet, GANetConfig
 from gatedjax.text.answers._prediction import TOKENS, VOCABULARY, WITHOUT_NETWORK, Prediction
 from gatedjax.text.corpus._tokens import Function, Tokenizer
 from gatedjax.text.models import _base, _buckets
+from gatedjax.text.models._buckets import TextOutput, Words
 from gatedjax.text.models._entries import Batch, Config, NetworkEntry, Reading, networks
 from gatedjax.text.models._folders import CLASSES, ModelFolder, explain_faults, open_folder
 from gatedjax.text.sources._labels import Label
@@ -32,22 +33,6 @@ from gatedjax.text.targets._class import ClassTarget
 
 # The number of words that are read of each text if the run did not cut texts.
 _MOST_WORDS = 1000
-Words = tuple[tuple[str, ...], ...]
-"""An example that is split: the words of a text, or of both texts of a pair."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class TextOutput:
-    """The output of the network for a text or a pair of texts, without padding."""
-
-    tokens: Words
-    probabilities: np.ndarray  # float32 [C]
-    masks: tuple[np.ndarray, ...]  # for each text bool [T], True at words that attention can see
-    share: float  # the share of these words
-    attention: np.ndarray | None  # [T], of the first text; None without attention
-    gates: np.ndarray | None  # [T], open probabilities in the first text; None without gates
-    windows: tuple[int, ...] = ()  # words in each window of a long text, else ()
-    note: str = ""  # a remark: a text was cut, or the answer is the prior
 
 
 # Compiled programs are cached by module. Networks with the same options are equal, so that a folder
@@ -179,12 +164,7 @@ class TrainedModel(_base.SavedModel):
 
     def read_tokens(self, examples: Sequence[Words]) -> list[TextOutput]:
         """Runs the network on words, without windows; a text without words is an unknown word."""
-        outputs: dict[int, TextOutput] = {}
-        for numbers, batch in self.batches(examples):
-            out = self.run(batch)
-            for row, number in enumerate(numbers):
-                outputs[number] = take_row(examples[number], out, row)
-        return [outputs[number] for number in range(len(examples))]
+        return _buckets.run_batches(self.run, examples, self.batches(examples))
 
     def batches(
         self, examples: Sequence[Words]
@@ -294,20 +274,6 @@ def _check_prior(values: Any, count: int) -> tuple[float, ...]:
     if len(prior) != count or not all(0 <= share <= 1 for share in prior):
         raise ValueError(f"prior must be {count} numbers in [0, 1], got {values!r:.80}")
     return prior
-
-
-def take_row(tokens: Words, out: Reading, row: int) -> TextOutput:
-    """Returns the `TextOutput` for a row of a batch, without padding."""
-    size = len(tokens[0])
-    attention, gates = out.get("attention"), out.get("gates")
-    return TextOutput(
-        tokens,
-        out["probabilities"][row],
-        tuple(mask[row, : len(words)] for mask, words in zip(out["read"], tokens, strict=True)),
-        float(out["share"][row]),
-        None if attention is None else attention[row, :size],
-        None if gates is None else gates[row, :size],
-    )
 
 
 def _join_windows(outputs: Sequence[TextOutput]) -> TextOutput:

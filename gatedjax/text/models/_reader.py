@@ -1,4 +1,4 @@
-"""A trained reader from a folder, its answers, and its attention to the words of a question."""
+"""A trained reader from a folder, its answers, and a heat map of its attention."""
 
 import dataclasses
 import functools
@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax._utils.run_files import read_json
 from gatedjax._utils.types import Json, Params, Tree
@@ -166,3 +167,37 @@ def reading_of(encoded: gdata.EncodedCloze, index: int, output: Any, row: int) -
         for candidate, at in where
     )
     return Reading(example, names, np.exp(output.logits[row, : len(names)]), places, query)
+
+
+MOST_ROWS = 24
+"""Largest number of rows in a heat map; the places with the smallest weights are left out."""
+
+
+def shown_places(places: Sequence[Place]) -> list[Place]:
+    """Returns the 24 places with the largest attention, sorted by candidate and position."""
+    heaviest = sorted(places, key=lambda place: -place.weight)[:MOST_ROWS]
+    return sorted(heaviest, key=lambda place: (place.candidate, place.position))
+
+
+def draw(reading: Reading, stem: Path, title: str) -> None:
+    """Draws the attention of all hops (layers of the reader) at the places of the candidates, in
+    the files `stem` with .png and .svg. A candidate must occur in the document.
+    """
+    places = shown_places(reading.places)
+    panels = [
+        analysis.GridPanel(f"hop {k + 1}", [place.hops[k] for place in places])
+        for k in range(len(places[0].hops))
+    ]
+    left_out = len(reading.places) - len(places)
+    note = f" ({left_out} places with less weight not shown)" if left_out else ""
+    analysis.plot_attention_grid(
+        [f"{reading.candidates[p.candidate]} · {p.position + 1}" for p in places],
+        reading.query,
+        panels,
+        [place.weight for place in places],
+        stem,
+        title + note,
+        groups=[place.candidate for place in places],
+        marked=[place.candidate == reading.example["label"] for place in places],
+        final_name="last hop",
+    )

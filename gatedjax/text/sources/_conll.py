@@ -1,7 +1,6 @@
 """Tagged sentences in CoNLL files or in memory."""
 
 import dataclasses
-import functools
 import itertools
 import os
 import re
@@ -58,15 +57,13 @@ def open_sentences(
             raise TypeError(
                 f"data must be a path or a list of (words, tags), got {type(data).__name__}"
             )
-        return SentenceTable("the data", functools.partial(_in_memory, "the data", data))
+        return SentenceTable("the data", lambda: _in_memory("the data", data))
     file = TextFile(Path(data), encoding)
     file.check()
     universal = inner_name(file.path).lower().endswith(".conllu")
     places = ((word, 1 if universal else 0), (tag, 3 if universal else -1))[: 1 + tagged]
     columns = [default if place is None else place for place, default in places]
-    return SentenceTable(
-        str(file.path), functools.partial(_in_file, file, columns, universal=universal)
-    )
+    return SentenceTable(str(file.path), lambda: _in_file(file, columns, universal=universal))
 
 
 def _in_file(

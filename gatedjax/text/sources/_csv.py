@@ -39,37 +39,29 @@ def open_grid(
                 f"of its first line: {shown}"
             )
     names = titles if header is None else header
-    skipped = (line, first) if header is None else (0, ())
-    rows = functools.partial(_rows, name, records, names, skipped)
+    header_line, heads = (line, first) if header is None else (0, ())
+    starts = [f"{mark}{head}" for mark in ("", _ORDER) for head in heads[:1]]
+
+    def rows(columns: Columns) -> Iterator[Row]:
+        places = [names.index(column) for column in columns.wanted]
+        for line, cells in records():
+            if line <= header_line:
+                continue
+            if isinstance(cells, str):
+                yield Aside(name, line, cells)
+            elif not cells:
+                yield Aside(name, line, EMPTY)
+            elif len(cells) != len(names):
+                where = "the header" if header is None else "--columns"
+                s = "s" * (len(cells) != 1)
+                yield Aside(name, line, f"{len(cells)} field{s} where {where} has {len(names)}")
+            # In a file with a single column, such a line may be a text.
+            elif len(cells) > 1 and cells[1:] == heads[1:] and cells[0] in starts:
+                yield Aside(name, line, REPEATED)
+            else:
+                yield name, line, [cells[place] for place in places]
+
     return Source(name, rows, names, headed=header is None)
-
-
-def _rows(
-    name: str,
-    records: Callable[[], Iterator[Cells]],
-    names: Sequence[str],
-    header: Cells,
-    columns: Columns,
-) -> Iterator[Row]:
-    places = [names.index(column) for column in columns.wanted]
-    header_line, titles = header
-    starts = [f"{mark}{title}" for mark in ("", _ORDER) for title in titles[:1]]
-    for line, cells in records():
-        if line <= header_line:
-            continue
-        if isinstance(cells, str):
-            yield Aside(name, line, cells)
-        elif not cells:
-            yield Aside(name, line, EMPTY)
-        elif len(cells) != len(names):
-            where = "the header" if header_line else "--columns"
-            s = "s" * (len(cells) != 1)
-            yield Aside(name, line, f"{len(cells)} field{s} where {where} has {len(names)}")
-        # In a file with a single column, such a line may be a text.
-        elif len(cells) > 1 and cells[1:] == titles[1:] and cells[0] in starts:
-            yield Aside(name, line, REPEATED)
-        else:
-            yield name, line, [cells[place] for place in places]
 
 
 MARKS = {".csv": (",", ";", "\t", "|"), ".tsv": ("\t",), ".tab": ("\t",)}

@@ -1,7 +1,6 @@
 """Labelled texts in JSON, in fastText's format, and in a folder with a folder per class."""
 
 import collections
-import functools
 import itertools
 import json
 import re
@@ -52,20 +51,20 @@ def _parse(text: str) -> tuple[object, str, int]:
 
 def open_json_lines(file: _lines.TextFile) -> Source:
     """Opens a file with a JSON object in each line, with columns by name."""
-    return open_dicts(str(file.path), functools.partial(_objects, file))
 
+    def rows() -> Iterator[object]:
+        for number, line, problem in file.lines():
+            reason = problem if line.strip() else EMPTY
+            if reason is None:
+                value, reason, _ = _parse(line.rstrip("\r\n"))
+                if isinstance(value, dict):
+                    yield value
+                    continue
+                kind = type(value).__name__
+                reason = f"not JSON: {reason}" if reason else f"not an object but a {kind}"
+            yield Aside(str(file.path), number, reason)
 
-def _objects(file: _lines.TextFile) -> Iterator[object]:
-    for number, line, problem in file.lines():
-        reason = problem if line.strip() else EMPTY
-        if reason is None:
-            value, reason, _ = _parse(line.rstrip("\r\n"))
-            if isinstance(value, dict):
-                yield value
-                continue
-            kind = type(value).__name__
-            reason = f"not JSON: {reason}" if reason else f"not an object but a {kind}"
-        yield Aside(str(file.path), number, reason)
+    return open_dicts(str(file.path), rows)
 
 
 def open_json(file: _lines.TextFile) -> Source:
@@ -101,59 +100,63 @@ def open_json(file: _lines.TextFile) -> Source:
 
 def open_fast_text(file: _lines.TextFile) -> Source:
     """Opens a text file in fastText's format: a text with labels "__label__NAME" in each line."""
-    return Source(str(file.path), functools.partial(_fast_text_rows, file), single=True)
+    name = str(file.path)
 
+    def rows(columns: Columns) -> Iterator[Row]:
+        lines = file.lines()
+        # Only the first lines are searched for labels, because a large file takes long to read.
+        first = list(itertools.islice(lines, LOOK))
+        is_labelled = any(PREFIX in text for _, text, _ in first)
+        if columns.label is not None and first and not is_labelled:
+            raise ValueError(
+                f"{name}: a .txt file must have labels as {PREFIX}NAME, got none in its first "
+                f"{len(first)} lines: add them, or give a table with a header the ending .csv or "
+                ".tsv"
+            )
+        needs_label = columns.label is not None and columns.target != "labels"
+        for number, text, problem in itertools.chain(first, lines):
+            labels = _LABEL.findall(text)
+            if not text.strip():
+                problem = EMPTY
+            elif problem is None and needs_label and not labels:
+                problem = f"no {PREFIX}NAME"
+            if problem is not None:
+                yield Aside(name, number, problem)
+            else:
+                yield name, number, (_LABEL.sub("", text).strip(), labels)
 
-def _fast_text_rows(file: _lines.TextFile, columns: Columns) -> Iterator[Row]:
-    lines = file.lines()
-    # Only the first lines are searched for labels, because a large file takes long to read.
-    first = list(itertools.islice(lines, LOOK))
-    is_labelled = any(PREFIX in text for _, text, _ in first)
-    if columns.label is not None and first and not is_labelled:
-        raise ValueError(
-            f"{file.path}: a .txt file must have labels as {PREFIX}NAME, got none in its first "
-            f"{len(first)} lines: add them, or give a table with a header the ending .csv or .tsv"
-        )
-    needs_label = columns.label is not None and columns.target != "labels"
-    for number, text, problem in itertools.chain(first, lines):
-        labels = _LABEL.findall(text)
-        if not text.strip():
-            problem = EMPTY
-        elif problem is None and needs_label and not labels:
-            problem = f"no {PREFIX}NAME"
-        if problem is not None:
-            yield Aside(str(file.path), number, problem)
-        else:
-            yield str(file.path), number, (_LABEL.sub("", text).strip(), labels)
+    return Source(name, rows, single=True)
 
 
 def open_folder(path: Path, encoding: str) -> Source:
     """Opens a folder with a folder per class; each .txt file is a text."""
-    return Source(str(path), functools.partial(_folder_rows, path, encoding), single=True)
 
+    def rows(columns: Columns) -> Iterator[Row]:
+        # The files are sorted, because the order of a file system differs between machines. Hidden
+        # files, such as .DS_Store, are no texts.
+        inner = [entry for entry in sorted(path.iterdir()) if not entry.name.startswith(".")]
+        classes = [entry.name for entry in inner if entry.is_dir()]
+        if columns.label is not None and not classes:
+            raise ValueError(
+                f"{path} must have a folder with .txt files for each class, got no folder"
+            )
+        # A data set with folders such as train and test would otherwise be two classes.
+        if classes and {name.lower() for name in classes} <= _PARTS:
+            raise ValueError(
+                f"{path}: its folders must be classes, got the parts {', '.join(classes)}: give "
+                "the path of a part"
+            )
+        for entry in inner:
+            if entry.is_dir():
+                for file in sorted(entry.rglob("*")):
+                    if not file.is_dir() and not file.name.startswith("."):
+                        yield _read_whole(file, encoding, entry.name)
+            elif columns.label is None:
+                yield _read_whole(entry, encoding, "")
+            else:
+                yield Aside(str(entry), 1, "not in the folder of a class")
 
-def _folder_rows(path: Path, encoding: str, columns: Columns) -> Iterator[Row]:
-    # The files are sorted, because the order of a file system differs between machines. Hidden
-    # files, such as .DS_Store, are no texts.
-    inner = [entry for entry in sorted(path.iterdir()) if not entry.name.startswith(".")]
-    classes = [entry.name for entry in inner if entry.is_dir()]
-    if columns.label is not None and not classes:
-        raise ValueError(f"{path} must have a folder with .txt files for each class, got no folder")
-    # A data set with folders such as train and test would otherwise be learned as two classes.
-    if classes and {name.lower() for name in classes} <= _PARTS:
-        raise ValueError(
-            f"{path}: its folders must be classes, got the parts {', '.join(classes)}: give the "
-            "path of a part"
-        )
-    for entry in inner:
-        if entry.is_dir():
-            for file in sorted(entry.rglob("*")):
-                if not file.is_dir() and not file.name.startswith("."):
-                    yield _read_whole(file, encoding, entry.name)
-        elif columns.label is None:
-            yield _read_whole(entry, encoding, "")
-        else:
-            yield Aside(str(entry), 1, "not in the folder of a class")
+    return Source(str(path), rows, single=True)
 
 
 def _read_whole(path: Path, encoding: str, label: str) -> Row:

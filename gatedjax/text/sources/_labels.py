@@ -228,14 +228,14 @@ def show(label: Label) -> str:
     return f"{label!a} ({type(label).__name__})"
 
 
-def array_of(labels: Iterable[Label], dtype: object = None) -> np.ndarray:
+def array_of(labels: Iterable[Label]) -> np.ndarray:
     """Returns an array of labels; its dtype is object if another dtype would change a label. NumPy
     converts numbers to strings in an array that also has strings, and large integers to float64.
     """
     labels = list(labels)
-    array = np.array(labels, dtype)  # type: ignore[call-overload]
+    array = np.array(labels)
     is_equal = array.tolist() == labels
     # 1 equals 1.0, so that the comparison does not show that integers became floats.
     if array.dtype.kind == "f":
         is_equal = is_equal and any(isinstance(label, float) for label in labels)
-    return array if is_equal or dtype is not None else np.array(labels, object)
+    return array if is_equal else np.array(labels, object)

@@ -60,50 +60,48 @@ def open_values(data: Any, split: str) -> Source:
 
 def _open_columns(name: str, data: Any, keys: Sequence[Any]) -> Source:
     """Opens a frame, or a dict of lists or arrays."""
-    names = tuple(map(str, keys))
-    rows = functools.partial(_column_rows, name, data, dict(zip(names, keys, strict=True)))
-    return Source(name, rows, names)
+    by_name = {str(key): key for key in keys}
 
+    def rows(columns: Columns) -> Iterator[Row]:
+        values = {column: data[by_name[column]] for column in columns.wanted}
+        for column, cells in values.items():
+            if isinstance(cells, str | bytes) or not hasattr(cells, "__len__"):
+                raise ValueError(
+                    f"{name}: column {column!r} must be a list or array, got {_kind(cells)}"
+                )
+            if (axes := getattr(cells, "ndim", 1)) != 1:
+                raise ValueError(f"{name}: column {column!r} must have one dimension, got {axes}")
+        if len({len(cells) for cells in values.values()}) > 1:
+            counts = ", ".join(f"{column!r} {len(cells):,}" for column, cells in values.items())
+            raise ValueError(f"{name}: columns must have the same length, got {counts}")
+        for number, row in enumerate(zip(*values.values(), strict=True), 1):
+            yield name, number, row
 
-def _column_rows(name: str, data: Any, keys: Mapping[str, Any], columns: Columns) -> Iterator[Row]:
-    values = {column: data[keys[column]] for column in columns.wanted}
-    for column, cells in values.items():
-        if isinstance(cells, str | bytes) or not hasattr(cells, "__len__"):
-            raise ValueError(
-                f"{name}: column {column!r} must be a list or array, got {_kind(cells)}"
-            )
-        if (axes := getattr(cells, "ndim", 1)) != 1:
-            raise ValueError(f"{name}: column {column!r} must have one dimension, got {axes}")
-    if len({len(cells) for cells in values.values()}) > 1:
-        counts = ", ".join(f"{column!r} {len(cells):,}" for column, cells in values.items())
-        raise ValueError(f"{name}: columns must have the same length, got {counts}")
-    for number, row in enumerate(zip(*values.values(), strict=True), 1):
-        yield name, number, row
+    return Source(name, rows, tuple(map(str, keys)))
 
 
 def open_tuples(name: str, data: Sequence[object]) -> Source:
     """Opens rows (text, label) or (premise, hypothesis, label), perhaps without labels."""
-    width = _size(data[0]) if len(data) else 0
-    return Source(name, functools.partial(_tuple_rows, name, data), width=width)
 
+    def rows(columns: Columns) -> Iterator[Row]:
+        count = len(columns.wanted)
+        is_text = columns.wanted == columns.inputs[:1]
+        for number, row in enumerate(data, 1):
+            # A row may have a label that is not needed.
+            if _size(row) == count or (columns.label is None and _size(row) == count + 1):
+                yield name, number, cast(Sequence[object], row)[:count]
+            elif is_text and isinstance(row, str | None):
+                yield name, number, (row,)
+            else:
+                form = f"({', '.join(columns.wanted)}{',' * (count == 1)})"
+                form = f"{'a text or ' * is_text}{form}"
+                if number == 1:
+                    raise ValueError(
+                        f"rows must be {form}, a dict of columns or a frame, got {_kind(row)}"
+                    )
+                yield Aside(name, number, f"must be {form}, got {_kind(row)}")
 
-def _tuple_rows(name: str, data: Sequence[object], columns: Columns) -> Iterator[Row]:
-    count = len(columns.wanted)
-    is_text = columns.wanted == columns.inputs[:1]
-    for number, row in enumerate(data, 1):
-        # A row may have a label that is not needed.
-        if _size(row) == count or (columns.label is None and _size(row) == count + 1):
-            yield name, number, cast(Sequence[object], row)[:count]
-        elif is_text and isinstance(row, str | None):
-            yield name, number, (row,)
-        else:
-            form = f"({', '.join(columns.wanted)}{',' * (count == 1)})"
-            form = f"{'a text or ' * is_text}{form}"
-            if number == 1:
-                raise ValueError(
-                    f"rows must be {form}, a dict of columns or a frame, got {_kind(row)}"
-                )
-            yield Aside(name, number, f"must be {form}, got {_kind(row)}")
+    return Source(name, rows, width=_size(data[0]) if len(data) else 0)
 
 
 def open_dicts(
@@ -118,24 +116,22 @@ def open_dicts(
     if names is None:
         first = [row for row in itertools.islice(make_rows(), LOOK) if isinstance(row, Mapping)]
         names = dict.fromkeys(str(column) for row in first for column in row)
-    rows = functools.partial(_dict_rows, name, make_rows, classes or {})
+
+    def rows(columns: Columns) -> Iterator[Row]:
+        label = columns.label
+        class_names = None if label is None or classes is None else classes.get(label)
+        for number, row in enumerate(make_rows(), 1):
+            if isinstance(row, Mapping):
+                values = [row.get(column) for column in columns.wanted]
+                if class_names:
+                    values[-1] = _class_name(class_names, values[-1])
+                yield name, number, values
+            elif isinstance(row, Aside):
+                yield row
+            else:
+                yield Aside(name, number, f"not a dict but {_kind(row)}")
+
     return Source(name, rows, tuple(names) or None)
-
-
-def _dict_rows(
-    name: str, make_rows: Callable[[], Iterable[object]], classes: Names, columns: Columns
-) -> Iterator[Row]:
-    class_names = None if columns.label is None else classes.get(columns.label)
-    for number, row in enumerate(make_rows(), 1):
-        if isinstance(row, Mapping):
-            values = [row.get(column) for column in columns.wanted]
-            if class_names:
-                values[-1] = _class_name(class_names, values[-1])
-            yield name, number, values
-        elif isinstance(row, Aside):
-            yield row
-        else:
-            yield Aside(name, number, f"not a dict but {_kind(row)}")
 
 
 def _class_name(classes: Sequence[str], label: Any) -> object:

@@ -143,9 +143,9 @@ class Table:
         return self if self.records else dataclasses.replace(self, records=list(self))
 
     def __iter__(self) -> Iterator[Record | Aside]:
-        return iter(self.records) if self.records else self._read()
-
-    def _read(self) -> Iterator[Record | Aside]:
+        if self.records:
+            yield from self.records
+            return
         inputs, name, target = self.columns.inputs, self.columns.label, self.columns.target
         label = None
         for row in self.source.rows(self.found):

@@ -67,16 +67,6 @@ SIDES: tuple[Label, ...] = ("lower", "higher")
 """The groups of the words of a number or a grade."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TargetOptions:
-    """The options of a target, see the fields of `TextOptions` with the same names."""
-
-    threshold: Any = None  # a number in (0, 1), a dict from labels to numbers, or None
-    order: Names | None = None  # of the grades, the lowest first; None: by their numbers
-    min_class: int = 1  # texts below which a label is left out
-    has_columns: bool = False  # True if the labels are columns of an array
-
-
 @dataclasses.dataclass(frozen=True)
 class Target(abc.ABC):
     """The target of a lexicon: all that differs between classes, labels, numbers and grades outside
@@ -115,9 +105,11 @@ class Target(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def of_labels(
-        cls, labels: Sequence[Any], counts: Sequence[int], options: TargetOptions
+        cls, labels: Sequence[Any], counts: Sequence[int], options: Any, has_columns: bool = False
     ) -> "Target":
-        """Returns the target of training texts with these different labels and their counts."""
+        """Returns the target of training texts with these different labels and their counts;
+        `options` are the `TextOptions`, and `has_columns` is True for the columns of an array.
+        """
 
     def encode(self, labels: Sequence[Any]) -> np.ndarray:
         """Returns the targets of texts with these labels."""

@@ -11,7 +11,6 @@ from gatedjax.lexicon import ClassHead, Readings
 from gatedjax.text.targets._base import (
     Names,
     Target,
-    TargetOptions,
     Weights,
     count_pairs,
     describe_effective,
@@ -39,7 +38,7 @@ class ClassTarget(Target):
 
     @classmethod
     def of_labels(
-        cls, labels: Sequence[Any], counts: Sequence[int], options: TargetOptions
+        cls, labels: Sequence[Any], counts: Sequence[int], options: Any, has_columns: bool = False
     ) -> "ClassTarget":
         target = cls(tuple(labels))
         return target if options.threshold is None else target.with_threshold(options.threshold)

@@ -14,7 +14,6 @@ from gatedjax.text.targets._base import (
     MOST_SHOWN,
     Names,
     ScoreTarget,
-    TargetOptions,
     Weights,
     count_pairs,
     describe_effective,
@@ -39,7 +38,7 @@ class OrdinalTarget(ScoreTarget):
 
     @classmethod
     def of_labels(
-        cls, labels: Sequence[Any], counts: Sequence[int], options: TargetOptions
+        cls, labels: Sequence[Any], counts: Sequence[int], options: Any, has_columns: bool = False
     ) -> "OrdinalTarget":
         return cls(_order_grades(labels, options.order))
 

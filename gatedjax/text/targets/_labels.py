@@ -16,7 +16,6 @@ from gatedjax.text.targets._base import (
     MOST_SHOWN,
     Names,
     Target,
-    TargetOptions,
     Weights,
     count_effective,
     describe_effective,
@@ -57,13 +56,13 @@ class LabelTarget(Target):
 
     @classmethod
     def of_labels(
-        cls, labels: Sequence[Any], counts: Sequence[int], options: TargetOptions
+        cls, labels: Sequence[Any], counts: Sequence[int], options: Any, has_columns: bool = False
     ) -> "LabelTarget":
         totals = collections.Counter[Label]()
         for names, count in zip(labels, counts, strict=True):
             totals.update(dict.fromkeys(names, count))
         is_binary = all(len(names) == 1 and is_zero_or_one(names) for names in labels)
-        if len(totals) == 2 and is_binary and not options.has_columns:
+        if len(totals) == 2 and is_binary and not has_columns:
             raise ValueError(
                 "labels must be names, got [0] or [1] for each text: give the array y of 0 and 1, "
                 "of shape (n, 1), for a single label (in a file its name, or an empty list), or "

@@ -14,7 +14,6 @@ from gatedjax.text.targets._base import (
     Names,
     ScoreTarget,
     Target,
-    TargetOptions,
     Weights,
     describe_effective,
     describe_reading,
@@ -51,7 +50,7 @@ class RealTarget(ScoreTarget):
 
     @classmethod
     def of_labels(
-        cls, labels: Sequence[Any], counts: Sequence[int], options: TargetOptions
+        cls, labels: Sequence[Any], counts: Sequence[int], options: Any, has_columns: bool = False
     ) -> "RealTarget":
         if len(labels) < 2:
             raise ValueError(f"the texts must have different numbers, got only {labels[0]:g}")

@@ -1,4 +1,6 @@
-"""The fit of a lexicon or a linear model to labelled texts. It imports no JAX."""
+"""The learners without a network: a lexicon, a linear model, and gates on the token vectors of an
+encoder. This module imports no JAX.
+"""
 
 import collections
 import dataclasses
@@ -10,16 +12,24 @@ from typing import Any
 import numpy as np
 
 from gatedjax._utils.types import Json
-from gatedjax.lexicon import Head, Lexicon, fit_lexicon
+from gatedjax.lexicon import GatedPooling, Head, Lexicon, fit_lexicon, fit_pooling
 from gatedjax.lexicon._linear import fit_linear
 from gatedjax.lexicon._vectors import Vectors, read_vectors
-from gatedjax.text._options import options_to_json
+from gatedjax.text._options import TextOptions, options_to_json
+from gatedjax.text.answers._leak import Sample
 from gatedjax.text.answers._report import READS_ALL, count_equal, render_equal, render_priors
 from gatedjax.text.answers._words import find_examples, list_words_read
 from gatedjax.text.corpus._corpus import Corpus, read_examples
-from gatedjax.text.corpus._tokens import LEXICON_KIND, Splitter, choose_tokenizer, learn_units
+from gatedjax.text.corpus._tokens import (
+    LEXICON_KIND,
+    Splitter,
+    Tokenizer,
+    choose_tokenizer,
+    learn_units,
+)
 from gatedjax.text.fit._learner import Say
 from gatedjax.text.fit._stages import StagedLearner, TextPart, Trial
+from gatedjax.text.models import _states
 from gatedjax.text.models._lexicon import LexiconModel, LinearModel
 from gatedjax.text.sources._labels import CONTROL
 from gatedjax.text.sources._table import Record
@@ -27,6 +37,8 @@ from gatedjax.text.targets._base import Target
 
 # With fewer texts the folds cannot tell whether vectors help, and vectors help most.
 _MANY = 1000
+# Added to the places of each word, which ranks rare words lower: see `fit_lexicon`.
+_PSEUDO_COUNT = 1.0
 # Share of ASCII letters above which vectors of English words may help.
 _ENGLISH = 0.95
 
@@ -35,27 +47,22 @@ class LexiconLearner(StagedLearner):
     """The lexicons of a fit, which read a falling share of the words."""
 
     model_class = LexiconModel
+    _pseudo_count = 0.0
 
-    def read(self, name: str, table: Any, classes: Any, places: Any) -> Corpus:
-        options = self.options
+    def read(self, name: str, table: Any, **options: Any) -> Corpus:
         if name == "train":
             rule = choose_tokenizer(
-                options.tokens or LEXICON_KIND,
-                options.tokenizer,
+                self.options.tokens or LEXICON_KIND,
+                self.options.tokenizer,
                 lambda: (record.inputs[0] for record in table if isinstance(record, Record)),
-                lowercase=options.lowercase,
+                lowercase=self.options.lowercase,
             )
-            self._splitter = Splitter(rule, options.lowercase)
+            self._splitter = Splitter(rule, self.options.lowercase)
             self._texts: dict[str, list[str]] = {}
             self._vectors: Vectors | None = None
             self._of_vectors: Json = {}
         corpus, records, _ = read_examples(
-            table,
-            lambda record: [self._splitter.split(record.inputs[0])],
-            classes=classes,
-            places=places,
-            left_out=self.find_left_out(name, table),
-            max_aside=self.max_aside,
+            table, lambda record: [self._splitter.split(record.inputs[0])], **options
         )
         self._texts[name] = [CONTROL.sub(" ", record.inputs[0]) for record in records]
         return corpus
@@ -78,7 +85,25 @@ class LexiconLearner(StagedLearner):
             sample_weight=weights,
             head=head,
             vectors=self._vectors,
+            pseudo_count=self._pseudo_count,
         )
+
+    def try_shares(
+        self, pairs: Sequence[tuple[TextPart, TextPart]], target: Target
+    ) -> Iterator[Trial]:
+        """Yields the trials; at a user's share the better of two ranks chooses the words."""
+        trials = super().try_shares(pairs, target)
+        yield next(trials)
+        if self.options.share is None:
+            yield from trials
+            return
+        # Neither rank is the better on all texts. Another fit for each share would take too long.
+        for trial in trials:
+            self._pseudo_count = _PSEUDO_COUNT
+            *_, other = super().try_shares(pairs, target)
+            if other.scores["loss"] >= trial.scores["loss"]:
+                self._pseudo_count, other = 0.0, trial
+            yield other
 
     def start_trials(
         self, every: TextPart, pairs: Sequence[tuple[TextPart, TextPart]], target: Target, say: Say
@@ -161,3 +186,75 @@ class LinearLearner(LexiconLearner):
 def _are_ascii(texts: Sequence[str]) -> bool:
     letters = [letter for text in texts for letter in text if letter.isalpha()]
     return sum(map(str.isascii, letters)) > _ENGLISH * len(letters)
+
+
+class StatesLearner(StagedLearner):
+    """The classifiers of a fit, which read a falling share of the tokens."""
+
+    noun = "tokens"
+    title = ", by the share of tokens read"
+
+    def __init__(self, kind: str, options: TextOptions) -> None:
+        super().__init__(kind, options)
+        _states.check_encoder(options.encoder)
+        self._encoder: Any = options.encoder
+        self._width = 0
+        self._parts: dict[str, tuple[list[str], list[np.ndarray]]] = {}
+
+    def read(self, name: str, table: Any, **options: Any) -> Corpus:
+        loaded, left_out = table.load(), options["left_out"]
+        vectors: list[np.ndarray] = []
+        rows = (row for row in loaded if isinstance(row, Record) and row.label not in left_out)
+        texts = (row.inputs[0] for row in rows if row.inputs[0])
+        encoded = _states.encode_texts(self._encoder, texts, self._width)
+
+        def split(record: Record) -> list[Sequence[str]]:
+            tokens: Sequence[str] = ()
+            if record.inputs[0]:
+                tokens, of_tokens = next(encoded)
+                # A text without a token is set aside.
+                if tokens:
+                    vectors.append(of_tokens)
+            return [tokens]
+
+        corpus, records, _ = read_examples(loaded, split, **options)
+        self._parts[name] = [record.inputs[0] for record in records], vectors
+        self._width = vectors[0].shape[1]
+        return corpus
+
+    def make_part(self, name: str, labels: np.ndarray) -> TextPart:
+        texts, vectors = self._parts[name]
+        split = Splitter(Tokenizer(LEXICON_KIND)).split
+        return TextPart(vectors, list(map(split, texts)), texts, labels)
+
+    def start_fit(
+        self, part: TextPart, head: Head, shares: Sequence[float]
+    ) -> Iterator[GatedPooling]:
+        number, weights = head.num_probabilities, part.weights
+        return fit_pooling(part.items, part.labels, number, shares, sample_weight=weights)
+
+    def make_model(
+        self, stage: GatedPooling, target: Target, every: TextPart, report: Json, picture: str
+    ) -> _states.StatesModel:
+        return _states.StatesModel(
+            pooling=stage,
+            classes=target.classes,
+            encoder=self._encoder,
+            facts=_states.sample_encoder(self._encoder, stage.width),
+            report=report,
+            picture=picture,
+            options=options_to_json(self.options),
+        )
+
+    def measure_reading(
+        self, model: _states.StatesModel, part: TextPart, scores: Json
+    ) -> tuple[str, list[str]]:
+        sample = Sample()
+        for text in part.texts:
+            sample.add(text)
+        leak = _states.measure_states_leak(model, sample.texts())
+        model.report["leak"] = leak
+        for name in {"validation", "test"}.intersection(model.report):
+            del model.report[name]["by_prior"]  # Each text has a token, so it is always 0.
+        verb = "from" if _states.is_zero(leak) else "reading"
+        return verb, [_states.render_states_leak(leak)]
