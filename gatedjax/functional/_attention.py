@@ -60,11 +60,11 @@ def length_mask(lengths: Int[Array, "*B"], size: int) -> Bool[Array, "*B size"]:
         raise TypeError(f"size must be an int known while tracing, got {type(size).__name__}")
     if size < 0:
         raise ValueError(f"size must not be negative, got {size}")
-    given = np.asarray(lengths) if isinstance(lengths, list | tuple) else lengths
-    lengths = integers_of("lengths", given)
+    values = np.asarray(lengths) if isinstance(lengths, list | tuple) else lengths
+    lengths = integers_of("lengths", values)
     most = size if isinstance(size, int) else math.inf  # jax.export may leave the size open
     wrong = lambda x: (x < 0) | (x > most)  # noqa: E731
-    check_values("lengths", given, None, wrong, f"be in [0, {size}]")
+    check_values("lengths", values, None, wrong, f"be in [0, {size}]")
     positions = lax.broadcasted_iota(lengths.dtype, (*lengths.shape, size), lengths.ndim)
     return positions < lengths[..., None]
 

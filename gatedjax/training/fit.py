@@ -321,8 +321,8 @@ def rates_of(config: TrainConfig | None, like: Any) -> Callable[[Any], dict[str,
         return lambda opt_state: jax.device_get(jax.tree.leaves(opt_state)[place])
 
     if config is None:
-        found = [array for _, array in optax.tree.get_all_with_path(like, "learning_rate")]
-        arrays = [array for array in found if isinstance(array, jax.ShapeDtypeStruct)]
+        rates = [rate for _, rate in optax.tree.get_all_with_path(like, "learning_rate")]
+        arrays = [rate for rate in rates if isinstance(rate, jax.ShapeDtypeStruct)]
         if len(arrays) != 1:
             return lambda opt_state: {}
         injected = read(arrays[0])
