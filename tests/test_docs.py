@@ -16,7 +16,7 @@ import pytest
 from gatedjax import data
 from gatedjax.__main__ import main
 from gatedjax.text.fit import _network_options
-from gatedjax.text.sources import _named
+from gatedjax.text.sources import _open
 from tests.conftest import ROOT
 from tests.test_site import load, pasted
 
@@ -64,7 +64,7 @@ def _write_the_files_of_a_reader():
 
 
 def _load_few(*args):
-    """Loads a twelfth of a data set: no page says what a command prints about all of it."""
+    """Loads every twelfth text of a data set; what commands print about it is not compared."""
     source = data.load(*args)
     return data.Source(source[::12], source.info)
 
@@ -73,13 +73,14 @@ def _load_few(*args):
 def test_examples_run_in_order_and_print_what_the_page_says(
     page, count, tmp_path, monkeypatch, capsys
 ):
+    """Commands that name a data set, such as the demo, read every twelfth of its texts here."""
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     parts = re.findall(r"```python\n(.*?)```\s+This prints `(.*?)`", text, flags=re.DOTALL)
     assert len(parts) == text.count("```python") == count
     monkeypatch.chdir(tmp_path)
     # a hundred lines of text are learned in fewer steps than the default budget has
     monkeypatch.setattr(_network_options, "_FEWEST_STEPS", 80)
-    monkeypatch.setattr(_named, "load", _load_few)
+    monkeypatch.setattr(_open, "load", _load_few)
     _write_the_files_of_a_reader()
     files = {path: path.read_bytes() for path in tmp_path.iterdir()}
     scope: dict = {}
