@@ -10,7 +10,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from experiments.ga_net.statistics import dataset_statistics
+from experiments.ga_net.figures import count_texts
 from gatedjax import data
 from gatedjax.data.sets import _ag_news, _declaration, _sst, _trec
 
@@ -217,9 +217,9 @@ def test_stratified_split_shares_every_class_to_the_nearest_example(fraction, np
 
 def test_statistics_and_overlap_count_by_hand(sst_dir):
     source = data.load("sst1", "test", manual_dir=sst_dir)
-    got = dataset_statistics(source)
-    assert (got.n, got.mean_length, got.max_length, got.vocabulary_size) == (2, 3.0, 4, 4)
-    assert got.class_counts["positive"] == got.class_counts["neutral"] == 1
+    got = count_texts(source)
+    assert (got["n"], got["mean_length"], got["max_length"], got["vocabulary_size"]) == (2, 3, 4, 4)
+    assert got["class_counts"]["positive"] == got["class_counts"]["neutral"] == 1
     other = data.Source([{"tokens": ("a", "FILM"), "label": 0, "example_id": 0}], source.info)
     assert data.overlap(source, other) == 1
     assert data.overlap(other, source) == 1
@@ -263,9 +263,9 @@ def test_sst_has_the_published_counts_and_labels(shared_data, split, stsa, fine,
 def test_trec_has_the_published_counts(shared_data):
     sizes = {s: len(data.load("trec", s, manual_dir=shared_data)) for s in _declaration.SPLITS}
     assert sizes == {"train": 4907, "validation": 545, "test": 500, "train_full": 5452}
-    classes = dataset_statistics(data.load("trec", "test", manual_dir=shared_data))
+    classes = count_texts(data.load("trec", "test", manual_dir=shared_data))["class_counts"]
     # ABBR, DESC, ENTY, HUM, LOC, NUM
-    assert list(classes.class_counts.values()) == [9, 138, 94, 65, 81, 113]
+    assert list(classes.values()) == [9, 138, 94, 65, 81, 113]
 
 
 def test_ag_news_test_part_has_the_published_counts(shared_data):

@@ -11,7 +11,7 @@ import pytest
 
 from gatedjax import gates
 from gatedjax.gates._expectation import draw_noise_rows
-from gatedjax.gates._named import EstimatorName, create_estimator
+from gatedjax.gates._registry import EstimatorName, create_estimator
 from gatedjax.models import GANet, GANetTask
 from gatedjax.training import TrainConfig, fit_lanes
 from tests.models._losses import total_loss
