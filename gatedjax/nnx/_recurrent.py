@@ -189,7 +189,8 @@ class Recurrent(nnx.Module):
         for index in range(stack.num_layers):
             names = DIRECTIONS[: 1 + stack.bidirectional]
             cells = {name: cell(width, rngs=rngs) for name in names}
-            check_recurrent_dropout(cells["forward"], stack.recurrent_dropout)
+            if stack.recurrent_dropout > 0:
+                check_recurrent_dropout(cells["forward"], stack.recurrent_dropout)
             setattr(self, f"layer_{index}", _Layer(cells))
             if index + 1 < stack.num_layers:
                 width = _output_width(cells["forward"], width) * len(cells)

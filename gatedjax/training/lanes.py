@@ -20,14 +20,13 @@ from gatedjax.training.config import eval_params as default_point
 from gatedjax.training.data import TrainData, check_batch, eval_batches, first_eval_batch, pad_rows
 from gatedjax.training.fit import (
     Start,
+    check_evaluation,
     check_optimizer,
     check_options,
-    check_outputs,
     point_of,
     rates_of,
     reachable_of,
     summary_of,
-    sums_of,
 )
 from gatedjax.training.identity import array_digests, identity_of, mapping_of, settings_of
 from gatedjax.training.loop import FitResult, Hook, Program, Run, rows_of, train_all
@@ -219,7 +218,9 @@ def fit_lanes(
             "task must not carry rows from batch to batch for several seeds, got "
             f"{type(task).__name__}"
         )
-    metrics = check_outputs(task, start.like, first, evaluation, config.best_metric)
+    solo = make_train_step(task, tx, accumulate=config.accumulate, reach=True)
+    metrics = jax.eval_shape(solo, start.like, first, keys[0])[1]
+    check_evaluation(task, start.like, evaluation, config.best_metric)
     identity: dict[str, Any] = {"settings": settings_of(settings, config)}
     metadata_values = mapping_of({} if metadata is None else metadata, "metadata")
     if workdir is not None:
@@ -304,7 +305,7 @@ def fit_lanes(
 
     program = Program(
         like=like,
-        sums=lift(sums_of(metrics, len(reachable_of(task, start.like)))),
+        sums=lift(metrics),
         init=init,
         step=train_step,
         evaluate=None if eval_data is None else evaluate,
@@ -319,7 +320,7 @@ def fit_lanes(
         # The lines of a sweep have the peak of their lane under the same name.
         rates=(lambda opt_state: {})
         if of_rate
-        else rates_of(config if optimizer is None else None),
+        else rates_of(config if optimizer is None else None, like.opt_state),
         reachable=reachable_of(task, start.like),
     )
     return train_all(Run(program, config, parallel, workdir, identity, metadata_values, hook))

@@ -185,8 +185,8 @@ class Program:
 
 
 def rows_of(metrics: Metrics) -> list[dict[str, float]]:
-    """Returns the metrics of each run as floats."""
-    host = jax.tree.map(np.atleast_1d, jax.device_get(metrics))
+    """Returns the metrics of each run, NumPy arrays [L] or of no axis, as floats."""
+    host = jax.tree.map(np.atleast_1d, metrics)
     count = max((len(ratio.total) for ratio in host.values()), default=1)
     return [to_floats(jax.tree.map(lambda x, i=i: x[i], host)) for i in range(count)]
 
@@ -410,7 +410,7 @@ class Run:
     @property
     def over(self) -> bool:
         """True if all runs have ended."""
-        return all(record.finished for record in self.records)
+        return not self.running()
 
     def running(self) -> list[int]:
         """Returns the numbers, from 0, of the runs that have not ended."""
@@ -486,10 +486,9 @@ class Run:
 
     def log(self) -> None:
         """Writes a line for each run with the means since its last line."""
-        self.report_skipped()
+        sums = self.report_skipped()
         if not self.steps:
             return
-        sums = jax.device_get(self.sums)
         self._refuse_unreached(sums.pop("reached").total)
         lines, speeds = rows_of(sums), self.speeds()
         rates = {k: np.broadcast_to(v, len(lines)) for k, v in
@@ -505,7 +504,7 @@ class Run:
         self.skipped = np.zeros_like(self.skipped)
         self.begin_interval()
 
-    def _refuse_unreached(self, counts: np.ndarray) -> None:
+    def _refuse_unreached(self, counts: Any) -> None:
         """Raises ValueError if the gradient of a parameter was 0 in all steps of a fresh run."""
         self.reached = self.reached | (np.atleast_2d(counts) > 0).any(axis=0)
         if not self.fresh or self.step < REACH_STEPS:
@@ -521,14 +520,15 @@ class Run:
                 f"of the task: frozen = ({never[0]!r},)"
             )
 
-    def report_skipped(self) -> None:
-        """Writes a line for each skipped update; raises NonFiniteError after too many in a row."""
+    def report_skipped(self) -> Metrics:
+        """Writes a line for each skipped update, refuses too many in a row; returns the sums."""
         queue, self.queue = self.queue, collections.deque()
-        before, self.skipped = self.skipped, np.asarray(self.sums["skipped"].total)
+        sums = jax.device_get(self.sums)
+        before, self.skipped = self.skipped, np.asarray(sums["skipped"].total)
         if np.array_equal(before, self.skipped):  # the common case, without a transfer per step
             for number in self.running() if queue else ():
                 self.records[number].skipped_in_a_row = 0
-            return
+            return sums
         flags = jax.device_get([skipped for _, skipped, _, _ in queue])
         for (step, _, running, ids), skipped in zip(queue, map(np.atleast_1d, flags), strict=True):
             for number, record in enumerate(self.records):
@@ -538,6 +538,7 @@ class Run:
                 record.skipped_in_a_row += 1
                 rows = np.asarray(ids)[number] if np.ndim(ids) > 1 else np.asarray(ids)
                 self._report_skipped(number, step, [int(i) for i in rows if i >= 0])
+        return sums
 
     def _report_skipped(self, number: int, step: int, ids: list[int]) -> None:
         record, limit, name = self.records[number], self.config.max_skipped, ""
