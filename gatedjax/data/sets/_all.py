@@ -70,10 +70,10 @@ def resolve(name: str, options: SetOptions | None = None) -> tuple[DataSet | Emb
         first = next(iter(values))
         # Configurations of a builder are of equal rank, and none is the default.
         if option not in options and _has_configs(values):
-            known = ", ".join(map(repr, values))
+            choices = ", ".join(map(repr, values))
             raise ValueError(
-                f"{option} of {name!r} must be one of {known}, got none: give it, or the name of "
-                f"the set, such as {values[first]!r}"
+                f"{option} of {name!r} must be one of {choices}, got none: give it, or the name "
+                f"of the set, such as {values[first]!r}"
             )
         value = options.pop(option, first)
         check_known(f"{option} of {name!r}", value, list(values))
