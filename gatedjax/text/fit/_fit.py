@@ -87,7 +87,7 @@ def _read(
 ) -> Data:
     """Reads and splits the texts, and describes them."""
     kind, options, is_split = learner.kind, learner.options, "validation" not in sources
-    target_class = TARGET_OF.get({"pair": "text"}.get(kind, kind))
+    target_class = TARGET_OF.get(kind)
     target: Target | None = None
     reading: Json = {"max_aside": max_aside}
     if kind != "tags":
