@@ -3,7 +3,16 @@
 import dataclasses
 from typing import get_type_hints
 
+from gatedjax import models, training
 from gatedjax._utils.nested import with_changes
+
+CONFIGS = {
+    name: getattr(module, name)
+    for module in (models, training)
+    for name in dir(module)
+    if name.endswith("Config")
+}
+"""All public configurations by name."""
 
 
 def option_paths(kind):

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Files that take longest come first, so that no worker is left alone with one at the end.
 LONGEST = (
     *("experiments/test_ga_net_faithfulness.py", "experiments/test_ga_reader_runs.py"),
-    *("test_notebooks.py", "training/test_fit.py", "models/test_every_task.py"),
+    *("test_notebooks.py", "test_docs.py", "training/test_fit.py", "models/test_every_task.py"),
     *("models/test_ga_reader.py", "models/test_every_option.py", "experiments/test_missing.py"),
     *("training/test_distributed.py", "models/test_ssan_estimators.py", "test_jax_modes.py"),
     *("experiments/test_ssan_tasks.py", "text/test_commands.py", "experiments/test_core.py"),
@@ -32,6 +32,8 @@ LONGEST = (
 )
 # Seconds of processor time that two cores have in the 8 minutes of `make test`.
 ALL_SECONDS = 2 * 8 * 60
+# A process that holds more megabytes forgets its programs before the next test.
+MOST_MEGABYTES = 1_400
 # The oldest entries are removed when the folder holds more bytes.
 LARGEST_FOLDER = 4 << 30
 TORN = "Error reading persistent compilation cache entry"
@@ -96,8 +98,10 @@ def clear_old(folder: Path, largest: int = LARGEST_FOLDER) -> None:
             Path(entry.path).unlink(missing_ok=True)
 
 
-def give_memory_back() -> None:
-    """Hands freed memory to the system: glibc keeps it, 500 MB after a file of large programs."""
+def forget_programs() -> None:
+    """Drops all compiled programs, and hands freed memory to the system, which glibc keeps."""
+    jax.clear_caches()
+    gc.collect()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
@@ -112,6 +116,14 @@ def environment(**changes: str) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": path} | cache | changes
 
 
+def megabytes() -> int:
+    """Returns the memory that this process holds; 0 if the system does not say."""
+    with contextlib.suppress(OSError):
+        pages = Path("/proc/self/statm").read_text().split()[1]
+        return int(pages) * resource.getpagesize() >> 20
+    return 0
+
+
 def file_of(nodeid: str) -> str:
     """Returns the file of a test, below the folder of tests."""
     return nodeid.split("::")[0].removeprefix("tests/")
@@ -124,12 +136,14 @@ class Programs:
       counts: programs that were compiled or read from the cache, by file.
       of_files: seconds of processor time by file, children included.
       file: the file that runs.
+      largest: the most megabytes that the process held, and the file that ran then.
     """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.of_files: Counter[str] = Counter()
         self.seconds, self.hits, self.file = 0.0, 0, ""
+        self.largest, self.most = (0, ""), MOST_MEGABYTES
         for name, value in cache_options().items():
             jax.config.update(name.lower(), value)
         jax.monitoring.register_event_duration_secs_listener(self._compiled)
@@ -149,6 +163,15 @@ class Programs:
         both = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
         return sum(sum(usage[:2]) for usage in both)
 
+    def watch_memory(self) -> None:
+        """Notes the file in which the process grew, and keeps the next test from adding to it."""
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        self.largest = max(self.largest, (peak, self.file), key=lambda one: one[0])
+        if megabytes() > self.most:
+            forget_programs()
+            # what stays is no program, and to search for it takes a second
+            self.most = max(MOST_MEGABYTES, megabytes() + 400)
+
     def report(self) -> dict:
         """Returns the figures that the controller adds up over its workers."""
         return {
@@ -157,7 +180,7 @@ class Programs:
             "hits": self.hits,
             "seconds": self.seconds,
             "processor": self.processor_seconds(),
-            "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+            "largest": self.largest,
         }
 
 
@@ -186,6 +209,10 @@ class Plugin:
         gc.freeze()
         gc.set_threshold(50_000, 20, 20)
 
+    def pytest_runtest_logfinish(self) -> None:
+        if self.programs is not None:
+            self.programs.watch_memory()
+
     def pytest_sessionfinish(self) -> None:
         if self.programs is None:
             return
@@ -206,13 +233,13 @@ class Plugin:
         of_files: Counter[str] = Counter()
         for report in self.reports:
             of_files.update(report.pop("files"))
+        megabytes, file = max(report.pop("largest") for report in self.reports)
         total = {key: sum(report[key] for report in self.reports) for key in self.reports[0]}
-        largest = max(report["megabytes"] for report in self.reports)
         terminalreporter.write_line(
             f"{total['programs']:,} programs compiled in {total['seconds']:.0f} s, "
             f"{total['hits']:,} of them read from the cache; {total['processor']:,.0f} s of "
             f"processor time of the {ALL_SECONDS:,} that two cores have in 8 minutes; "
-            f"largest process {largest:,} MB"
+            f"largest process {megabytes:,} MB, in {file}"
         )
         longest = (f"{file} {seconds:.0f} s" for file, seconds in of_files.most_common(10))
         terminalreporter.write_line(f"longest files: {', '.join(longest)}")

@@ -1,6 +1,5 @@
 """Strict settings for every test, made before JAX starts."""
 
-import gc
 import os
 import signal
 import sys
@@ -34,7 +33,7 @@ from tests._programs import (
     Plugin,
     cache_folder,
     file_of,
-    give_memory_back,
+    forget_programs,
     link_bytecode,
 )
 
@@ -60,9 +59,7 @@ def programs_of_this_file(request):
     programs.file, begin = file, programs.processor_seconds()
     yield
     if programs.counts[file]:  # to search a whole process takes a second, and most files leave none
-        jax.clear_caches()
-        gc.collect()
-        give_memory_back()
+        forget_programs()
     programs.of_files[file] += programs.processor_seconds() - begin
 
 

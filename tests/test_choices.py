@@ -6,15 +6,10 @@ from typing import Literal
 
 import pytest
 
-from gatedjax import models, training
+from gatedjax import training
 from gatedjax._utils.choices import check_choices, choices_of
+from tests._grouped import CONFIGS
 
-CONFIGS = {
-    name: getattr(module, name)
-    for module in (models, training)
-    for name in dir(module)
-    if name.endswith("Config")
-}
 CHOICES = [(name, field) for name, kind in CONFIGS.items() for field in choices_of(kind)]
 
 

@@ -26,10 +26,10 @@ def commit(tmp_path, monkeypatch):
 
 def test_the_commit_is_that_of_the_repository_that_has_the_package(tmp_path, commit, monkeypatch):
     monkeypatch.setattr(run_files, "__file__", str(tmp_path / "tracked.py"))
-    assert run_files._commit() == commit
+    assert run_files.source()["commit"] == commit
     # git runs hooks with these; they say nothing of gatedjax
     monkeypatch.setenv("GIT_DIR", os.devnull)
-    assert run_files._commit() == commit
+    assert run_files.source()["commit"] == commit
 
 
 def test_a_tree_is_clean_while_its_tracked_python_files_are_as_in_the_commit(
@@ -56,12 +56,12 @@ def test_an_environment_inside_another_repository_does_not_lend_its_commit(
     (folder / "run_files.py").write_text("")
     monkeypatch.setattr(run_files, "__file__", str(folder / "run_files.py"))
     monkeypatch.setattr(run_files.importlib.metadata, "distribution", lambda name: _Installed("{}"))
-    assert run_files._commit() is None
+    assert run_files.source()["commit"] is None
     origin = json.dumps({"vcs_info": {"vcs": "git", "commit_id": "abc"}})
     monkeypatch.setattr(
         run_files.importlib.metadata, "distribution", lambda name: _Installed(origin)
     )
-    assert run_files._commit() == "abc"
+    assert run_files.source()["commit"] == "abc"
 
 
 class _Installed:

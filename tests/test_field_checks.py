@@ -22,7 +22,8 @@ from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_limits import limits_of
 from gatedjax._utils.limits import MOST_LAYERS, MOST_WIDTH
 from gatedjax._utils.numbers import field_types
-from tests._grouped import grouped
+from gatedjax.text.models._translator import SearchConfig
+from tests._grouped import CONFIGS, grouped
 from tests.models import test_ga_reader
 from tests.refusals import refused
 
@@ -81,16 +82,10 @@ NETWORKS: dict[str, tuple[Any, dict[str, Any]]] = {
     "WordReorderingDetector": (grouped(models.WordReorderingConfig, **SSAN), BATCH),
 }
 """By name of a network: a valid configuration, and a batch."""
-CONFIGS = {
-    f"{module.__name__.rpartition('.')[2]}.{name}": getattr(module, name)
-    for module in (models, training)
-    for name in dir(module)
-    if name.endswith("Config")
-}
-NAN, INF = float("nan"), float("inf")
+NAN, INF, HUGE = float("nan"), float("inf"), 10**30
 WRONG = {int: ["4", 2.5, True, NAN], float: ["0.1", True], bool: ["yes", 2], tuple: [0, "words"]}
 """By type of a field: values of another type."""
-BOUNDED_BY_A_FUNCTION = {"training.OptimizerConfig", "training.DistributedConfig"}
+BOUNDED_BY_A_FUNCTION = {"OptimizerConfig", "DistributedConfig"}
 """`make_optimizer` and `initialize` check the numbers of these configurations."""
 
 
@@ -206,17 +201,21 @@ FIXED = [
     (models.GANetConfig, {
         "estimator_draws": (1,), "density": (0, 1), "temperature": (0, INF), "penalty": (-1e-4,),
         "local_half_width": (0, 1048577), "num_layers": (0, 1001), "pool_dropout": (-0.1, 1),
-        "temperature_steps": (0, 2**31), "test_samples": (0,)}),
+        "temperature_steps": (0, 2**31), "test_samples": (0, HUGE), "hidden": (HUGE,)}),
     (models.SSANConfig, {
-        "cap": (-1, 1048577), "estimator_draws": (1,), "density": (0, 1), "max_offset": (0,),
+        "cap": (-1, 1048577), "estimator_draws": (1,), "density": (0, 1), "max_offset": (0, HUGE),
         "max_length": (0, 1048577), "dropout": (1,), "block": (0,)}),
     (models.SSANTaggerConfig, {"label_smoothing": (1,)}),
-    (models.RAUConfig, {"attn_hidden": (-1,), "init_scale": (0,), "gate_bias": (INF,)}),
-    (models.GAReaderConfig, {"char_dim": (-1,), "step_clip": (0, INF)}),
-    (models.AGTConfig, {"head_hidden": ((0,),), "dropout": (-0.1, 1)}),
+    (models.RAUConfig, {
+        "attn_hidden": (-1,), "init_scale": (0,), "gate_bias": (INF,), "embedding_dim": (HUGE,)}),
+    (models.GAReaderConfig, {"char_dim": (-1,), "step_clip": (0, INF), "hops": (HUGE,)}),
+    (models.AGTConfig, {
+        "head_hidden": ((0,), (4, HUGE)), "dropout": (-0.1, 1), "attention_hidden": (HUGE,)}),
+    (models.SSANProbeConfig, {"head_hidden": ((4,) * 2000,)}),
+    (SearchConfig, {"beam_size": (HUGE,)}),
     (training.TrainConfig, {
         "seed": (-1, 2**32), "accumulate": (0, 65537), "max_skipped": (-1,),
-        "early_stop_patience": (0,)}),
+        "early_stop_patience": (0,), "num_steps": (HUGE,), "seeds": (HUGE,)}),
 ]  # fmt: skip
 """Limits that a field must have, by its configuration, whatever it declares."""
 
@@ -227,7 +226,7 @@ def test_a_limit_that_a_field_declares_is_checked_and_shown(name):
     shown = str(inspect.signature(kind))
     for field, limit in limits_of(kind):
         assert limit.text in shown
-        if name != "training.OptimizerConfig":  # `make_optimizer` checks it
+        if name != "OptimizerConfig":  # `make_optimizer` checks it
             most = getattr(limit.check, "keywords", {}).get("most")
             beyond = () if most is None else (most + 1,)
             for value in OUTSIDE[limit.text] + beyond:

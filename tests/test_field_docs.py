@@ -6,30 +6,16 @@ import pydoc
 
 import pytest
 
-from gatedjax import models, training
 from gatedjax._utils.field_docs import document_fields, field_docstrings
-from gatedjax.models import ssan
-
-CONFIGS = [
-    kind
-    for package in (models, ssan, training)
-    for name in dir(package)
-    if dataclasses.is_dataclass(kind := getattr(package, name)) and name.endswith("Config")
-]
+from tests._grouped import CONFIGS
 
 
-@pytest.mark.parametrize("kind", dict.fromkeys(CONFIGS), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", CONFIGS.values(), ids=CONFIGS)
 def test_help_shows_the_fields_of_a_configuration(kind):
     shown = " ".join(pydoc.plain(pydoc.render_doc(kind)).replace("\n |", "\n").split())
     texts = field_docstrings(kind)
     for field in dataclasses.fields(kind):
         assert " ".join(f"{field.name}: {texts[field.name]}".split()) in shown
-
-
-def test_all_configurations_are_found():
-    assert {"GANetConfig", "GAReaderConfig", "TrainConfig", "OptimizerConfig"} <= {
-        kind.__name__ for kind in CONFIGS
-    }
 
 
 def test_fields_of_base_classes_come_first_and_fields_without_a_docstring_are_left_out():

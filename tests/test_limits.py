@@ -17,50 +17,19 @@ from gatedjax._utils.limits import MOST_COLUMNS, MOST_JSON_BYTES, read_limited
 from gatedjax._utils.run_files import read_json
 from gatedjax.data import Vocabulary
 from gatedjax.export import BadFile, read_config
-from gatedjax.models import AGTConfig, GANetConfig, GAReaderConfig, RAUConfig, SSANConfig
-from gatedjax.models.ssan.probe import SSANProbeConfig
 from gatedjax.text._options import TextOptions, check_options
 from gatedjax.text.corpus import _corpus
 from gatedjax.text.corpus._tokens import split_words
 from gatedjax.text.models import _tagging
 from gatedjax.text.models._network import TrainedModel
-from gatedjax.text.models._translator import SearchConfig
 from gatedjax.text.sources import _lines
 from gatedjax.text.sources._open import open_table
-from gatedjax.training import OptimizerConfig, TrainConfig
+from gatedjax.training import OptimizerConfig
 from gatedjax.training.config import make_optimizer
-from tests._grouped import grouped
 from tests.conftest import ROOT
 from tests.explore._models import model
 
 HUGE = 10**30
-CONFIGS = {
-    "hidden": (GANetConfig, {"hidden": HUGE}),
-    "num_layers": (GANetConfig, {"num_layers": 10**9}),
-    "test_samples": (GANetConfig, {"test_samples": HUGE}),
-    "temperature_steps": (GANetConfig, {"temperature_steps": HUGE}),
-    "attention_hidden": (AGTConfig, {"attention_hidden": HUGE}),
-    "head_hidden": (AGTConfig, {"head_hidden": (4, HUGE)}),
-    "the layers of head_hidden": (SSANProbeConfig, {"head_hidden": (4,) * 2000}),
-    "embedding_dim": (RAUConfig, {"embedding_dim": HUGE}),
-    "hops": (GAReaderConfig, {"hops": 10**9}),
-    "max_length": (SSANConfig, {"max_length": HUGE}),
-    "max_offset": (SSANConfig, {"relative": "learned", "max_offset": 10**9}),
-    "beam_size": (SearchConfig, {"beam_size": HUGE}),
-    "num_steps": (TrainConfig, {"num_steps": HUGE}),
-    "seed": (TrainConfig, {"seed": 2**32}),
-    "seeds": (TrainConfig, {"seeds": HUGE}),
-    "accumulate": (TrainConfig, {"accumulate": HUGE}),
-}
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_configurations_state_their_limits(name):
-    kind, options = CONFIGS[name]
-    with pytest.raises(
-        ValueError, match=rf"^{name} must be (at most |widths in \[1, )[\d,]+\]?, got"
-    ):
-        grouped(kind, **options)
 
 
 @pytest.mark.parametrize(

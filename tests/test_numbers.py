@@ -21,14 +21,9 @@ from gatedjax.text.estimators import _base as _estimator
 from gatedjax.text.fit._network_options import train_config
 from gatedjax.text.models._translator import SearchConfig
 from gatedjax.training.identity import settings_of
-from tests._grouped import grouped, option, option_names
+from tests._grouped import CONFIGS, grouped, option, option_names
 
-CONFIGS = {
-    name: getattr(module, name)
-    for module in (models, training)
-    for name in dir(module)
-    if name.endswith("Config")
-} | {"TextOptions": TextOptions, "SearchConfig": SearchConfig}
+KINDS = CONFIGS | {"TextOptions": TextOptions, "SearchConfig": SearchConfig}
 
 
 def as_numpy(value):
@@ -45,9 +40,9 @@ def values(config):
     return {name: option(config, name) for name in option_names(type(config))}
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", KINDS)
 def test_every_configuration_keeps_python_numbers(name):
-    kind = CONFIGS[name]
+    kind = KINDS[name]
     default = values(kind())
     made = grouped(kind, **{key: as_numpy(value) for key, value in default.items()})
     assert values(made) == default

@@ -21,7 +21,7 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.osutil import relative_uri
 from sphinx.util.typing import ExtensionMetadata
 
-from gatedjax.gates import _named, _registry
+from gatedjax.gates import _registry
 
 
 def note_source(directive: SphinxDirective, package: str, name: str) -> None:
@@ -83,7 +83,7 @@ class Estimators(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Parses the table."""
         self.env.note_dependency(str(_registry.__file__))
-        return self.parse_text_to_nodes(_named.table_of_estimators())
+        return self.parse_text_to_nodes(_registry.table_of_estimators())
 
 
 class Mermaid(SphinxDirective):

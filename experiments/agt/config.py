@@ -104,7 +104,6 @@ def presets_for(args: list[str], presets: Mapping[str, AGTRunConfig]) -> Mapping
 def _preset(
     preset: PresetName, name: DataName, num_steps: int, every: int, changes: Changes | None = None
 ) -> AGTRunConfig:
-    """Returns the configuration of a preset."""
     config = AGTRunConfig(preset=preset, data=DataConfig(name=name, embeddings=GLOVE))
     defaults = {"train.early_stop_patience": 10, "train.optimizer": OPTIMIZERS["adam_5e-4"]}
     settings = {**evaluate_every(num_steps, every), **defaults, **BY_LOSS, **(changes or {})}

@@ -44,8 +44,6 @@ def _needs(part: str) -> Callable[[Callable[[Record, str], str]], Body]:
     the section is "not run"."""
 
     def decorate(text: Callable[[Record, str], str]) -> Body:
-        """Returns a function of a data set and the records."""
-
         @functools.wraps(text)
         def body(data: str, store: Store) -> str:
             record = best_run(store, data)
@@ -57,7 +55,6 @@ def _needs(part: str) -> Callable[[Callable[[Record, str], str]], Body]:
 
 
 def _seed(record: Record, data: str) -> str:
-    """Returns the caption with data set and seed of a record."""
     return f"{NAMES[data]}, seed {record['seed']} (best in validation)."
 
 
@@ -67,7 +64,6 @@ def observations(record: Record, data: str) -> str:
     layers = record["layers"]
 
     def cell(name: str, layer: int) -> str:
-        """Formats an observation of a layer."""
         value = layers[name][layer]
         if value is None:
             return "-"

@@ -16,7 +16,7 @@ from experiments.agt.layer_tables import FULL
 from experiments.agt.pooled import pooled_cases
 from experiments.agt.reported import DATA, NAMES
 from experiments.core import columns as c
-from experiments.core.claims import Case, Number, number_of
+from experiments.core.claims import Number, number_of
 from experiments.core.columns import print_metrics, print_parameters, print_time
 from experiments.core.comparison import SEEDS, these_runs
 from experiments.core.config import swept_changes
@@ -311,7 +311,6 @@ def from_records(draw: Callable[[Job], None], about: str) -> Figure:
     """Returns a figure of the seed that is best in validation; it trains only without a record."""
 
     def systems_to_train(job: Job, data: str) -> tuple[str, ...]:
-        """Returns AGT if it has no record yet or is to be repeated."""
         return (FULL,) if job.options.rerun or not job.store.all(data, FULL) else ()
 
     return Figure(draw=draw, about=about, data=(DATA,), trained=systems_to_train)
@@ -364,11 +363,6 @@ REDUCED = {
 """The networks with which the claims compare AGT."""
 
 
-def over_all_vectors(reduced: str, claim: str, store: Store) -> Iterator[Case]:
-    """Yields the case of a claim over the word vectors of all pages of AGT."""
-    return pooled_cases(claim, store, reduced, paper_difference(DATA, reduced))
-
-
 PAPER = Paper(
     start=START,
     title="AGT",
@@ -408,7 +402,9 @@ PAPER = Paper(
                 data=(DATA,),
                 flip=True,
                 paper=paper_difference,
-                find=functools.partial(over_all_vectors, reduced),
+                find=functools.partial(
+                    pooled_cases, reduced=reduced, paper=paper_difference(DATA, reduced)
+                ),
             )
             for reduced, title in REDUCED.items()
         ),

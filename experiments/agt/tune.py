@@ -47,7 +47,6 @@ def trials(options: TuneConfig) -> list[Trial]:
 
 
 def _row(record: Record) -> list[str]:
-    """Returns the cells of a trial in TUNING.md."""
     return [
         *(record["data"], record["system"]),
         *(f"{record['values'][name]:g}" for name in SWEPT),

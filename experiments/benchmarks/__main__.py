@@ -63,7 +63,6 @@ class Options:
 
 
 def _by_turn(rows: Mapping[str, Json], ours: str, base: str, times: str = "all_ms") -> Turns:
-    """Returns the ratio of each turn, from the rows of a measurement."""
     return [a / b for a, b in zip(rows[ours][times], rows[base][times], strict=True)]
 
 

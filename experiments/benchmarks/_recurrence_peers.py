@@ -435,8 +435,6 @@ def run_cudnn(case: Case, xs: Array, lengths: Array) -> Runs:
 
 
 def _only_for(make: Callable[..., Runs], *cells: Cell, **options: Any) -> Callable[..., Runs]:
-    """Returns a contestant that has only the given cells."""
-
     def run(case: Case, xs: Array, lengths: Array) -> Runs:
         if case.cell not in cells:
             raise NotAvailable(NO_CELL)

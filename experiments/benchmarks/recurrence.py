@@ -83,7 +83,6 @@ def is_stable(row: Json, kind: str) -> bool:
 
 
 def _best(result: Json, names: tuple[str, ...], kind: str) -> str | None:
-    """Returns the named contestant with the least median, or None."""
     measured_names = [name for name in names if f"{kind}_ms" in result["rows"].get(name, {})]
     return min(measured_names, key=lambda name: result["rows"][name][f"{kind}_ms"], default=None)
 
@@ -108,7 +107,6 @@ _HEADS = (
 
 
 def _digits(ms: float) -> str:
-    """Returns milliseconds for a table, with three decimals below 1."""
     return f"{ms:.1f}" if ms >= 1 else f"{ms:.3f}"
 
 
@@ -273,7 +271,6 @@ def write_docs(path: Path, files: Records, sizes: tuple[str, ...]) -> None:
 
 
 def _make_gemm(devices: int, size: int = 2048) -> tuple[Callable[[], object], float]:
-    """Returns a square product with rows split over the devices, and its 10^9 operations."""
     replicated, split = peers.shardings(devices)
     rows = jax.device_put(jnp.ones((size, size), jnp.float32), split)
     matrix = jax.device_put(jnp.ones((size, size), jnp.float32), replicated)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.core.claims import OTHER_DATA, Finding, Number
 from experiments.core.records import COLLAPSED
 from experiments.core.summary import chart_title
-from experiments.core.verdict import MARKS, Word, decide
+from experiments.core.verdict import MARKS, Word
 from gatedjax._utils.terminal import say
 from gatedjax._utils.write import write_atomic
 from gatedjax.analysis._figure import DPI, INK, new_figure, style
@@ -100,11 +100,7 @@ def mark_of(finding: Finding) -> Mark:
         return Mark(label=label, paper=case.paper, word=finding.word, end=end)
     if not case.has_verdict:
         end += f" (n={case.seeds})"
-    test, last = case.test, case.last
-    best = finding.chosen
-    differs = (
-        best is not None and finding.last is not None and decide([best]) != decide([finding.last])
-    )
+    test, last, best = case.test, case.last, finding.chosen
     half = None if best is None or case.paper is None else best.size.smallest
     return Mark(
         label=label,
@@ -113,7 +109,9 @@ def mark_of(finding: Finding) -> Mark:
         paper=case.paper,
         word=finding.word,
         end=end,
-        last=(last.difference, last.low, last.high) if differs and last is not None else None,
+        last=(last.difference, last.low, last.high)
+        if finding.is_reversed and last is not None
+        else None,
         single=None if half is None else (case.difference - half, case.difference + half),
     )
 

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
+from experiments.core import verdict
 from experiments.core.comparison import (
     SEEDS,
     Comparison,
@@ -14,19 +15,7 @@ from experiments.core.comparison import (
 from experiments.core.kinds import Record, Records
 from experiments.core.origins import marks_of, other_data
 from experiments.core.records import COLLAPSED, alive, format_average
-from experiments.core.verdict import (
-    HARDLY,
-    LEVEL,
-    Evidence,
-    Word,
-    against,
-    chance,
-    corrected,
-    decide,
-    mark,
-    student,
-    weigh,
-)
+from experiments.core.verdict import Evidence, Word, decide, mark
 from gatedjax import analysis
 
 NOT_LEARNED = "our networks do not learn this task"
@@ -88,12 +77,14 @@ class Case:
         """-1 if the paper itself has a negative difference, which turns the claim round, else 1."""
         return -1 if self.paper is not None and self.paper < 0 else 1
 
-    def turned(self, test: analysis.TwoWay | None) -> tuple[analysis.TwoWay, float | None] | None:
-        """Returns our difference and the paper's, in the direction of the paper's difference."""
-        turned = scaled(test, self.sign)
-        if turned is None:
+    def evidence(self, test: analysis.TwoWay | None) -> Evidence | None:
+        """Returns our difference in the direction of the paper's, against 0 and the paper's."""
+        gain = scaled(test, self.sign)
+        if gain is None:
             return None
-        return turned, None if self.paper is None else abs(self.paper)
+        return Evidence(
+            gain, gain if self.paper is None else verdict.against(gain, abs(self.paper))
+        )
 
     def size(self, difference: float) -> str:
         """Formats a difference with its unit."""
@@ -106,7 +97,7 @@ def learns(systems: Sequence[Records], least: float, linear: float | None = None
     95 % interval of the mean is above `linear`. `least` is an accuracy in percent, such as half of
     the paper's, and `linear` that of a linear classifier of the same inputs, if it was run."""
     scores = [[100 * record["test"]["accuracy"] for record in records] for records in systems]
-    tests = [student(of) for of in scores if len(of) > 1]
+    tests = [verdict.student(of) for of in scores if len(of) > 1]
     return any(test.difference > least and (linear is None or test.low > linear) for test in tests)
 
 
@@ -221,15 +212,23 @@ class Finding:
             return [self.case.why_not] if self.case.seeds else []
         if self.last is None:
             return [BEST_ONLY]
-        first, second = decide([self.chosen]), decide([self.last])
-        if first == second:
+        if not self.is_reversed:
             return []
+        first, second = decide([self.chosen]), decide([self.last])
         return [f"{first} where validation chose, {second} at the last step"]
+
+    @property
+    def is_reversed(self) -> bool:
+        """True if the last step by itself has another result."""
+        steps = [step for step in (self.chosen, self.last) if step is not None]
+        return len({decide([step]) for step in steps}) > 1
 
     @property
     def could_hardly_show(self) -> bool:
         """True if the claim is not reproduced and had a small chance, even if it is true."""
-        return self.word != "reproduced" and self.chance is not None and self.chance < HARDLY
+        return (
+            self.word != "reproduced" and self.chance is not None and self.chance < verdict.HARDLY
+        )
 
     def cells(self) -> list[str]:
         """Returns the row of the table of claims."""
@@ -267,30 +266,24 @@ class Finding:
 def judge(cases: Sequence[Case]) -> list[Finding]:
     """Returns the findings of all claims of a page, by the rule of `verdict.decide`."""
     # Only cases with a verdict are corrected, because the others can make no false claim.
-    tested = {place: case for place, case in enumerate(cases) if case.has_verdict}
-    best, last = (
-        weigh({place: pair for place, case in tested.items() if (pair := case.turned(of(case)))})
+    steps = (
+        [case.evidence(of(case)) if case.has_verdict else None for case in cases]
         for of in (lambda case: case.test, lambda case: case.last)
     )
+    chosen, last = map(verdict.weigh, steps)
+    count = sum(case.has_verdict for case in cases)
     findings = []
-    for place, case in enumerate(cases):
-        if place not in tested:
+    for case, best, at_last in zip(cases, chosen, last, strict=True):
+        if best is None:
             findings.append(Finding(case=case, word="undecided" if case.seeds else "not run"))
             continue
-        evidence = [of[place] for of in (best, last) if place in of]
-        chances = [] if case.paper is None else [
-            chance(step.gain, case.paper, len(tested)) for step in evidence
-        ]  # fmt: skip
-        findings.append(
-            Finding(
-                case=case,
-                word=decide(evidence),
-                chosen=best[place],
-                last=last.get(place),
-                # Both sets of parameters have to agree, so the smaller chance is the limit.
-                chance=min(chances, default=None),
-            )
-        )
+        evidence = [best] if at_last is None else [best, at_last]
+        chance = None
+        if case.paper is not None:
+            # Both sets of parameters have to agree, so the smaller chance is the limit.
+            chance = min(verdict.chance(step.gain, case.paper, count) for step in evidence)
+        word = decide(evidence)
+        findings.append(Finding(case=case, word=word, chosen=best, last=at_last, chance=chance))
     return findings
 
 
@@ -341,7 +334,7 @@ class Number:
         """The 95 % interval of our mean, by Student's t over the seeds; None with one seed."""
         if len(self.values) < 2:
             return None
-        test = student(self.values)
+        test = verdict.student(self.values)
         return test.low, test.high
 
     @property
@@ -368,30 +361,30 @@ def judge_numbers(numbers: Sequence[Number]) -> list[Number]:
     Ruling out takes the paper's number as a single run with our spread of seeds; its p-values are
     corrected over the page (Holm).
     """
-    tested = {
-        place: number.gaps()
-        for place, number in enumerate(numbers)
-        if number.is_method and number.seeds >= SEEDS
-    }
-    steps = [
-        {place: gaps[step] for place, gaps in tested.items() if len(gaps) > step} for step in (0, 1)
+    gaps = [
+        number.gaps() if number.is_method and number.seeds >= SEEDS else [] for number in numbers
     ]
     draws = [
-        corrected({place: against(student(of), 0.0) for place, of in gaps.items()})
-        for gaps in steps
+        iter(
+            verdict.corrected(
+                [verdict.against(verdict.student(of[step]), 0.0) for of in gaps if len(of) > step]
+            )
+        )
+        for step in (0, 1)
     ]
     judged = []
-    for place, number in enumerate(numbers):
-        if place not in tested:
+    for number, steps in zip(numbers, gaps, strict=True):
+        if not steps:
             judged.append(number)
             continue
+        # The draws at the last step have only the numbers whose records have it.
+        tests = [next(draw) for draw, _ in zip(draws, steps, strict=False)]
         # A one-sided test at 5 % is the lower end of an interval of 90 %.
-        lows = [student(of, level=1 - 2 * LEVEL).low for of in tested[place]]
-        tests = [of[place] for of in draws if place in of]
+        lows = [verdict.student(of, level=1 - 2 * verdict.LEVEL).low for of in steps]
         word: Word = "undecided"
         if all(low > -TOLERANCE for low in lows):
             word = "reproduced"
-        elif all(test.p_value < LEVEL and test.difference < 0 for test in tests):
+        elif all(test.p_value < verdict.LEVEL and test.difference < 0 for test in tests):
             word = "ruled out"
         is_exceeded = all(low > TOLERANCE for low in lows)
         judged.append(dataclasses.replace(number, word=word, is_exceeded=is_exceeded))

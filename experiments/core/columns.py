@@ -11,7 +11,7 @@ from rich.table import Table as Screen
 from experiments.core.comparison import sentence
 from experiments.core.config import value_at
 from experiments.core.kinds import Json
-from experiments.core.origins import origin_of, other_data, substitute_of
+from experiments.core.origins import origin_of, other_data
 from experiments.core.paper import Column, Table, TableRow
 from experiments.core.records import LAST, NOT_RUN, Record, Records, Store, format_average
 from gatedjax import analysis
@@ -213,16 +213,14 @@ def first(heading: str, path: str | Callable[[Record], Any], spec: str = "") -> 
     return Column(heading, text)
 
 
-def milliseconds_of(records: Records) -> str:
-    """Formats the mean time of a step in milliseconds; a dash if no record has it."""
-    # A record may lack the time of a step.
-    values = [r["seconds_per_step"] for r in records if r.get("seconds_per_step")]
-    return f"{1000 * np.mean(values):.1f}" if values else "-"
-
-
 def milliseconds(heading: str = "ms per step") -> Column:
-    """Returns a column with the mean time of a step."""
-    return Column(heading, lambda row: milliseconds_of(row.records))
+    """Returns a column with the mean time of a step; a dash if no record has it."""
+
+    def text(row: TableRow) -> str:
+        values = [r["seconds_per_step"] for r in row.records if r.get("seconds_per_step")]
+        return f"{1000 * np.mean(values):.1f}" if values else "-"
+
+    return Column(heading, text)
 
 
 def seconds(heading: str = "seconds") -> Column:
@@ -250,7 +248,7 @@ def hardware(heading: str = "hardware") -> Column:
 
 def substitute(heading: str = "substitute") -> Column:
     """Returns a column with the differences from the paper's data."""
-    return Column(heading, lambda row: substitute_of(row.records[0]) or "no")
+    return Column(heading, lambda row: row.records[0].get("substitute") or "no")
 
 
 def seeds(heading: str = "seeds") -> Column:
@@ -278,7 +276,6 @@ def sentences(
     the names of the two systems that a row compares, or None."""
 
     def below(store: Store, rows: Sequence[TableRow]) -> list[str]:
-        """Returns the sentences of a table."""
         pairs = [(row, names) for row in rows if (names := systems(row)) is not None]
         lines = (f"- {sentence(row.label, *names, row.comparison)}" for row, names in pairs)
         return ["\n".join(lines)]
@@ -330,7 +327,6 @@ def _lacking(row: TableRow) -> str:
 
 
 def _count_lacking(store: Store, rows: Sequence[TableRow]) -> Iterator[str]:
-    """Yields a sentence with the number of records that lack an entry."""
     records = [record for row in rows for record in row.records]
     entries = [entry for record in records for entry in lacks(record)]
     if entries:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -34,7 +34,6 @@ Missing = list[tuple[int, Config]]
 
 
 def _other(job: Job, record: Record, config: Config) -> list[Difference]:
-    """Returns the settings that differ between a record and the run of a configuration."""
     return differences(record["config"], job.paper.recorded(config))
 
 
@@ -131,23 +130,16 @@ def remove_workdir(workdir: Path) -> None:
 
 
 def record_elsewhere(job: Job, cell: Cell, seed: int, workdir: Path) -> Record | None:
-    """Returns the record of the same run in its work folder or another table, or None."""
-    elsewhere = _elsewhere(job, cell, seed, workdir / "results.json")
+    """Returns the record of the same run in its work folder or, for a paper with `twins`, under the
+    name of another variant; or None."""
+    finished = workdir / "results.json"
+    records = [job.store.load(finished, cell.data)] if finished.exists() else []
+    if job.paper.twins:
+        others = (name for name in job.store.variants(cell.data) if name != cell.variant)
+        found = (job.store.get(cell.data, variant, seed) for variant in others)
+        records += [record for record in found if record is not None]
     config = cell.configs[seed]
-    return next((record for record in elsewhere if not _other(job, record, config)), None)
-
-
-def _elsewhere(job: Job, cell: Cell, seed: int, finished: Path) -> Iterator[Record]:
-    """Yields records that may belong to the run of a seed of a cell. They are the record in its
-    work folder and, for a paper with `twins`, the records of other variants on the same data with
-    the same seed. `finished` is the path of results.json in the work folder, which may not exist.
-    """
-    if finished.exists():
-        yield job.store.load(finished, cell.data)
-    for variant in job.store.variants(cell.data) if job.paper.twins else ():
-        record = job.store.get(cell.data, variant, seed)
-        if record is not None and variant != cell.variant:
-            yield record
+    return next((record for record in records if not _other(job, record, config)), None)
 
 
 def run_of(paper: Paper, config: Config, *, test: bool = True) -> Run:
@@ -197,7 +189,6 @@ def run_cells(job: Job, cells: Iterable[Cell]) -> None:
 
 
 def _make_diverged_record(job: Job, cell: Cell, config: Config, error: NonFiniteError) -> Record:
-    """Returns the record of a run that ended without a result."""
     say(f"{cell.data}, {cell.variant}, seed {config.train.seed}: {error}", file=sys.stderr)
     settings = job.paper.recorded(config)
     record: Record = {"config": settings, "seed": config.train.seed, "data": cell.data}

@@ -143,7 +143,6 @@ def results_on_test(
 
 
 def _equal(params: Params, other_params: Params) -> bool:
-    """Returns True if two trees of parameters have equal arrays."""
     pairs = zip(jax.tree.leaves(params), jax.tree.leaves(other_params), strict=True)
     return all(np.array_equal(array, other) for array, other in pairs)
 

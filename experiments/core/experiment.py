@@ -122,7 +122,6 @@ class Place:
 
 
 def _prepare(experiment: Experiment, workdir: Path) -> None:
-    """Writes the files that belong to a run into its work folder."""
     if experiment.before is not None:
         workdir.mkdir(parents=True, exist_ok=True)
         if is_main():
@@ -343,10 +342,7 @@ def lanes_that_fit(experiment: Experiment, training: TrainConfig) -> int:
 
 
 def _largest(train: Batches) -> dict[str, np.ndarray]:
-    """Returns the batch of an epoch with the most numbers."""
-
     def size(batch: dict[str, np.ndarray]) -> int:
-        """Returns the count of numbers in a batch."""
         return sum(np.size(column) for column in batch.values())
 
     return max((train[step] for step in range(len(train))), key=size)

@@ -163,7 +163,6 @@ def missing_data(paper: Paper, config: Config) -> str | None:
 
 
 def _other_settings(job: Job, cell: Cell) -> str | None:
-    """Returns the setting in which records of the cell differ from the run, or None."""
     try:
         check_settings(job, cell)
     except ValueError as error:
@@ -185,7 +184,6 @@ def _compared_systems(job: Job) -> set[tuple[str, str]]:
 
 
 def _cells(jobs: Sequence[Job]) -> Iterator[tuple[Job, Cell]]:
-    """Yields the cells of the jobs, each with a job that has the options of its records."""
     for job, data in ((full_job, data) for full_job in jobs for data in full_job.data):
         # The messages of a table about systems that it leaves out belong to its command.
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):

@@ -18,15 +18,6 @@ _VECTORS = ("word vectors", "random word vectors")
 """The beginnings of remarks about word vectors, which do not change the origin of the examples."""
 _LONG = ("imdb",)
 """The data sets with texts so long that a limit of their length leaves words unread."""
-# An earlier reader of CBT's format described rebuilt questions as a part of the official file,
-# because it compared only their number. All records with these remarks used rebuilt questions.
-_EARLIER = {
-    text: f"{BOOKS}: {text}"
-    for text in (
-        "41,191 questions where the official file has 108,719",
-        "45,000 questions where the official file has 120,769",
-    )
-}
 
 
 def join_remarks(parts: Iterable[str | None]) -> str | None:
@@ -41,18 +32,14 @@ def join_remarks(parts: Iterable[str | None]) -> str | None:
     return "; ".join(longest) or None
 
 
-def substitute_of(record: Record) -> str | None:
-    """Returns the differences from the paper's data and word vectors, or None."""
-    remarks = record.get("substitute")
-    if remarks is None:
-        return None
-    return "; ".join(_EARLIER.get(part, part) for part in remarks.split("; "))
+def remarks_of(record: Record) -> list[str]:
+    """Returns the differences from the paper's data and word vectors."""
+    return (record.get("substitute") or "").split("; ")
 
 
 def _differences(record: Record) -> str | None:
     """Returns the differences from the paper's data, not of the word vectors; or None."""
-    remarks = substitute_of(record) or ""
-    return join_remarks(part for part in remarks.split("; ") if not part.startswith(_VECTORS))
+    return join_remarks(part for part in remarks_of(record) if not part.startswith(_VECTORS))
 
 
 def origin_of(record: Record) -> str:
@@ -70,11 +57,10 @@ def marks_of(records: Sequence[Record]) -> tuple[str, ...]:
     records of a row have the same settings, so the first has the marks of the row."""
     if not records:
         return ()
-    remarks = (substitute_of(records[0]) or "").split("; ")
     marks = [
         # The name of a file is too long for a mark; the section on the data has it.
         part.split(" where ")[0] if " of width" in part[:22] else "other word vectors"
-        for part in remarks
+        for part in remarks_of(records[0])
         if part.startswith(_VECTORS)
     ]
     data = records[0]["config"].get("data", {})

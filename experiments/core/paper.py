@@ -12,10 +12,10 @@ from rich.console import Console
 from experiments.core import claims, summary
 from experiments.core.chart import draw_chart
 from experiments.core.claims import Case, Finding, Number
-from experiments.core.comparison import Comparison, compare_all, paragraphs, test_note
+from experiments.core.comparison import Comparison, Groups, compare_all, paragraphs, test_note
 from experiments.core.config import Changes, Start, public_config, with_changes
 from experiments.core.experiment import Experiment
-from experiments.core.kinds import Array, Config, Json, Record
+from experiments.core.kinds import Config, Json
 from experiments.core.origins import NOT_RUN, columns, split_row
 from experiments.core.records import (
     DIVERGED,
@@ -185,6 +185,8 @@ class Table:
       after: a function of (job) that the command calls after the runs, for example to count or
         print.
       is_folded: True if the page shows the table only after a click, because it is long.
+      quoted: rows of the paper's numbers, above ours; missing cells become dashes.
+      groups: returns the groups of dependent test examples, see `comparison.Groups`.
     """
 
     title: str = ""
@@ -201,6 +203,8 @@ class Table:
     body: Callable[[Store], str] | None = None
     after: "Callable[[Job], None] | None" = None
     is_folded: bool = False
+    quoted: Sequence[Sequence[str]] = ()
+    groups: Groups = lambda record: None
 
     def folded(self, text: str) -> str:
         """Returns the text of the table, in an element that opens on a click if `is_folded`."""
@@ -210,14 +214,6 @@ class Table:
             return text
         # Markdown between HTML tags is rendered only after an empty line.
         return f"<details>\n<summary>Show the {count} rows</summary>\n\n{text}\n\n</details>"
-
-    def quoted_rows(self) -> Sequence[Sequence[str]]:
-        """Returns rows of the paper's numbers, above ours; missing cells become dashes."""
-        return ()
-
-    def groups(self, record: Record) -> Array:
-        """Returns groups of dependent test examples, see `comparison.Groups`."""
-        return None
 
     def grid(self, paper: "Paper", store: Store) -> Grid:
         """Returns (data set, variant) of each row."""
@@ -276,7 +272,7 @@ class Table:
         named = any(
             column.heading != text for column, text in zip(self.columns, headings, strict=True)
         )
-        lines = [[*line, *["-"] * (len(headings) - len(line))] for line in self.quoted_rows()]
+        lines = [[*line, *["-"] * (len(headings) - len(line))] for line in self.quoted]
         kinds = [column.of for column in self.columns]
         for row in rows:
             cells = [row.cell(column) for column in self.columns]
@@ -404,7 +400,6 @@ def count_trials(store: Store) -> dict[str, Counter[str]]:
 
 
 def _have_equal_searches(trials: Mapping[str, Counter[str]], table: Table, row: TableRow) -> bool:
-    """Returns True if the two systems of a row have the same number of recorded trials."""
     systems = None if table.pair is None else table.pair(row.data, row.variant)
     counts = trials.get(row.data, Counter())
     numbers = {counts[system] for system in systems or ()}
@@ -412,7 +407,6 @@ def _have_equal_searches(trials: Mapping[str, Counter[str]], table: Table, row: 
 
 
 def _tables(section: Section, store: Store) -> list[Table]:
-    """Returns the tables of a section of RESULTS.md."""
     return [section] if isinstance(section, Table) else list(section(store))
 
 
@@ -574,13 +568,12 @@ class Paper:
 
     def write(self, store: Store) -> None:
         """Renders all sections from the records and replaces RESULTS.md."""
-        # A table lacks its runs if a folder without records has the same table.
         empty = dataclasses.replace(store, folder=store.folder / "no records")
-        texts = {table.title: table.text(self, empty) for table in self.sections(empty)}
         parts, lacking = [], []
         for table in self.sections(store):
             text = table.text(self, store)
-            if NOT_RUN in text and text == texts.get(table.title):
+            # A table lacks its runs if it is the same for a folder without records.
+            if NOT_RUN in text and text == table.text(self, empty):
                 lacking.append(table.title)
             else:
                 parts.append((table.title, table.folded(text), table.note))

@@ -10,7 +10,7 @@ import numpy as np
 from experiments.core.config import public_config as public_config
 from experiments.core.kinds import Array, Fields, Json, Record, Records
 from experiments.core.origins import NOT_RUN as NOT_RUN
-from experiments.core.origins import origin_of, substitute_of
+from experiments.core.origins import origin_of
 from gatedjax import analysis
 from gatedjax._utils.json import to_json_values
 from gatedjax._utils.run_files import read_json as read_json
@@ -203,10 +203,7 @@ def count_each(
             continue
         # The file is read here, because another command may have added a count meanwhile.
         counts = read_json(path) if path.exists() else {}
-        earlier = counts.get(name)
-        if earlier is not None:
-            earlier = earlier | {"substitute": substitute_of(earlier)}
-        refuse_other(path, f"count of {name}", earlier, counted, rerun=rerun)
+        refuse_other(path, f"count of {name}", counts.get(name), counted, rerun=rerun)
         write_json(path, counts | {name: counted})
         say(f"{name}: counted")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from experiments.core.claims import TOLERANCE, Finding, Number
 from experiments.core.comparison import SEEDS
 from experiments.core.kinds import Record, Records
-from experiments.core.origins import OFFICIAL, marks_of, origin_of, substitute_of
+from experiments.core.origins import OFFICIAL, marks_of, origin_of, remarks_of
 from experiments.core.records import LAST, Store
 from experiments.core.verdict import LEVEL, WORDS, Word, mark
 from gatedjax import analysis
@@ -93,7 +93,6 @@ def opening(numbers: Sequence[Number], otherwise: str) -> str:
 
 
 def _distance(gaps: Sequence[float]) -> str:
-    """Describes the gaps of the method, ours minus the paper's, in points."""
     if max(map(abs, gaps)) <= 1:
         return f"within {max(map(abs, gaps)):.1f} points of the paper's numbers"
     if min(gaps) > 0:
@@ -224,7 +223,7 @@ def data_lines(names: Mapping[str, str], records: Mapping[str, Records]) -> list
 
 def vectors_line(records: Iterable[Record]) -> str:
     """Returns a line with the substitutes for the paper's word vectors; "" without a substitute."""
-    remarks = [part for record in records for part in (substitute_of(record) or "").split("; ")]
+    remarks = [part for record in records for part in remarks_of(record)]
     vectors = dict.fromkeys(
         remark.removeprefix("word vectors ") for remark in remarks if "word vectors" in remark
     )

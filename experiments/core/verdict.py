@@ -120,27 +120,19 @@ def chance(test: analysis.TwoWay, paper: float, claims: int) -> float:
     return float(stats.nct.sf(critical, test.freedom, abs(paper) / test.standard_error))
 
 
-def corrected(tests: Mapping[int, analysis.TwoWay]) -> dict[int, analysis.TwoWay]:
+def corrected(tests: Sequence[analysis.TwoWay]) -> list[analysis.TwoWay]:
     """Returns the tests of a page with p-values that are corrected together (Holm)."""
-    p_values = analysis.holm([test.p_value for test in tests.values()])
-    return {
-        place: test._replace(p_value=float(p))
-        for (place, test), p in zip(tests.items(), p_values, strict=True)
-    }
+    p_values = analysis.holm([test.p_value for test in tests])
+    return [test._replace(p_value=float(p)) for test, p in zip(tests, p_values, strict=True)]
 
 
-def weigh(tests: Mapping[int, tuple[analysis.TwoWay, float | None]]) -> dict[int, Evidence]:
-    """Returns the evidence of all claims of a page with one set of parameters. The tests against 0
-    are a family of tests, and the tests against the paper's size are another. Each value
-    is our difference and the paper's, positive in the direction of the claim; None if the paper
-    gives no size."""
-    gains = {place: test for place, (test, _) in tests.items()}
-    sizes = {
-        place: test if paper is None else against(test, paper)
-        for place, (test, paper) in tests.items()
-    }
-    gains, sizes = corrected(gains), corrected(sizes)
-    return {place: Evidence(gains[place], sizes[place]) for place in tests}
+def weigh(evidence: Sequence[Evidence | None]) -> list[Evidence | None]:
+    """Corrects the evidence for the claims of a page with one set of parameters; None stays. The
+    tests against 0 are a family of tests, and the tests against the paper's size are another."""
+    tested = [step for step in evidence if step is not None]
+    gains = iter(corrected([step.gain for step in tested]))
+    sizes = iter(corrected([step.size for step in tested]))
+    return [None if step is None else Evidence(next(gains), next(sizes)) for step in evidence]
 
 
 def student(values: Sequence[float], *, level: float = 1 - LEVEL) -> analysis.TwoWay:

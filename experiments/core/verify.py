@@ -90,11 +90,9 @@ def recorded_config(paper: Paper, data: str, record: Record, files: Json) -> Con
     ValueError for an option of the record that the configuration cannot have."""
 
     def as_tuple(value: Any) -> Any:
-        """Returns a value with tuples instead of lists."""
         return tuple(map(as_tuple, value)) if isinstance(value, list) else value
 
     def remaining_differences(config: Config) -> Any:
-        """Returns the differences between the record and a configuration."""
         return differences(record["config"], paper.recorded(config))
 
     config = paper.presets[data]

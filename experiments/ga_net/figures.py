@@ -1,5 +1,6 @@
 """Figures 1, 4 and 5 and the tables that show texts: 1 (statistics) and 4 (open words)."""
 
+import collections
 import dataclasses
 from collections.abc import Sequence
 
@@ -15,7 +16,6 @@ from experiments.core.records import Store, alive, count_each, read_json
 from experiments.core.text import SPLITS, load_splits
 from experiments.ga_net import reported
 from experiments.ga_net.experiment import SOURCES, texts_of
-from experiments.ga_net.statistics import dataset_statistics
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax._utils.terminal import new_console, say
@@ -25,15 +25,28 @@ def count(job: Job) -> None:
     """Counts each data set that is available here; writes table1.json."""
 
     def count_splits(name: str) -> Json:
-        """Counts the splits of a data set."""
         sources = load_splits(SOURCES.get(name, name), job.options)
-        parts = {
-            split: dataclasses.asdict(dataset_statistics(source))
-            for split, source in sources.items()
-        }
+        parts = {split: count_texts(source) for split, source in sources.items()}
         return {**parts, "substitute": sources["train"].info.substitute}
 
     count_each(job.options.results / "table1.json", job.data, count_splits, rerun=job.options.rerun)
+
+
+def count_texts(source: gdata.Source) -> Json:
+    """Counts the texts, words and classes of a split; its vocabulary is in lower case."""
+    lengths = [len(example["tokens"]) for example in source]
+    labels = collections.Counter(example["label"] for example in source)
+    classes = source.info.class_names
+    return {
+        "name": source.info.name,
+        "split": source.info.split,
+        "n": len(lengths),
+        "mean_length": round(float(np.mean(lengths)), 3) if lengths else 0.0,
+        "max_length": max(lengths, default=0),
+        "num_classes": len(classes),
+        "class_counts": {name: labels[place] for place, name in enumerate(classes)},
+        "vocabulary_size": len({word.lower() for example in source for word in example["tokens"]}),
+    }
 
 
 def statistics(store: Store) -> str:

@@ -122,7 +122,6 @@ def _draw(rows: Sequence[Row], heading: str, theme: Theme) -> "Figure":
 def _write(
     axes: "Axes", x: float, y: float, text: str, size: float, colour: str, *, bold: bool = False
 ) -> None:
-    """Writes a line of text, y inches below the upper edge."""
     weight = "bold" if bold else "normal"
     axes.text(x, y + 0.09, text, fontsize=size, color=colour, weight=weight, va="center")
 
@@ -171,7 +170,6 @@ def _draw_cell(
 
 
 def _draw_answers(axes: "Axes", y: float, row: Row, measure: Ruler, theme: Theme) -> None:
-    """Writes the answers of a row with a mark in colour, y inches below the upper edge."""
     before, after = row.answers
     label = "open words alone" if row.closes else "without the faintest words"
     text = f"all words: {before}     {label}: {after}"

@@ -33,7 +33,6 @@ AUX_WIDTHS = (20, 40, 60, 80, 100)
 
 
 def _row(*values: float) -> dict[str, float]:
-    """Returns a dict from each data set of `DATA` to its number, in their order."""
     return dict(zip(DATA, values, strict=True))
 
 

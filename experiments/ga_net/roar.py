@@ -9,7 +9,7 @@ import functools
 import itertools
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -99,41 +99,41 @@ class Recursion:
         """Yields each importance with its runs, by share and seed."""
         config = self.config
         texts = texts_of(config.data, config.model.embedding_dim)
-        experiment = self.job.paper.experiment(config)
-        shares = shares_of(self.job.options)
+        with_words = functools.partial(
+            _with_words, self.job.paper.experiment(config), config, texts
+        )
         shared: dict[float, list[Run]] = {}
         for measure in measures:
-            runs: dict[float, list[Run]] = {}
-            words = functools.partial(_with_words, experiment, config, texts)
-            analysis.roar(
-                _columns(texts),
-                functools.partial(self._fit, measure, words, shared, runs),
-                "random" if measure == "random" else functools.partial(_scores, measure),
-                shares=shares,
-                seeds=len(self.seeds),
-                first_seed=self.seeds[0],
-            )
-            yield measure, list(runs.values())
+            yield measure, list(self._curve(measure, texts, with_words, shared))
 
-    def _fit(
+    def _curve(
         self,
         measure: Measure,
-        words: Callable[[list[Any]], Experiment],
+        texts: Texts[gdata.Encoded],
+        with_words: Callable[[list[Any]], Experiment],
         shared: dict[float, list[Run]],
-        runs: dict[float, list[Run]],
-        share: float,
-        copies: list[Any],
-    ) -> list[tuple[Run, float]]:
-        """Trains the networks of a share, in the form that `analysis.roar` asks for. `shared` has
-        the runs of the shares in `EVERYWHERE`, which all importances use; `runs` has those of this
-        importance, to which this method adds. Returns (run, test accuracy) of each seed."""
-        # At a share of 0 no word is masked and at 1 all words are, whatever the importance.
-        # Networks at these shares are trained once and serve all importances.
-        networks = shared[share] if share in shared else self._train(measure, share, words(copies))
-        runs[share] = networks
-        if share in EVERYWHERE:
-            shared[share] = networks
-        return [(network, network.record["test"]["accuracy"]) for network in networks]
+    ) -> Iterable[list[Run]]:
+        """Returns the runs of each share. All importances have the runs in `shared`, by share."""
+        runs: dict[float, list[Run]] = {}
+
+        def fit(share: float, copies: list[Any]) -> list[tuple[Run, float]]:
+            # At a share of 0 no word is masked and at 1 all words are, whatever the importance.
+            # Networks at these shares are trained once and serve all importances.
+            trained = shared if share in EVERYWHERE else runs
+            if share not in trained:
+                trained[share] = self._train(measure, share, with_words(copies))
+            runs[share] = trained[share]
+            return [(network, network.record["test"]["accuracy"]) for network in runs[share]]
+
+        analysis.roar(
+            _columns(texts),
+            fit,
+            "random" if measure == "random" else functools.partial(_scores, measure),
+            shares=shares_of(self.job.options),
+            seeds=len(self.seeds),
+            first_seed=self.seeds[0],
+        )
+        return runs.values()
 
     def _train(self, measure: Measure, share: float, experiment: Experiment) -> list[Run]:
         """Trains the networks of a share; exits if a signal stops them."""
@@ -200,7 +200,6 @@ class Recursion:
 
 
 def _scores(source: Any, run: Run, part: Any) -> np.ndarray:
-    """Returns the importance of each word for a trained network, float [N, T]."""
     return analysis.rationale_scores(run.task.model, run.fit.best_params, part, source)
 
 
@@ -229,7 +228,6 @@ def _with_words(
     has for each seed the masked arrays of each split, in the form of `_columns`."""
 
     def batches(copy: Any) -> Any:
-        """Returns the batches of a copy of the texts."""
         splits = {}
         for name in SPLITS:
             split = texts.splits[name]
@@ -283,7 +281,6 @@ def run(job: Job) -> None:
 
 
 def _cell(job: Job, data: str, system: str, measure: str) -> Cell:
-    """Returns the cell of an importance of a system."""
     configs = {seed: job.config(data, system, seed) for seed in range(job.options.seeds)}
     return Cell(data, name_of(system, measure), configs)
 
@@ -331,7 +328,6 @@ def body(store: Store) -> str:
 
 
 def _all() -> list[tuple[SystemName, Measure]]:
-    """Returns the pair (system, importance) of each curve, in the order of the table."""
     return [(system, measure) for system, measures in ROWS.items() for measure in measures]
 
 

@@ -1,6 +1,7 @@
 """Figure 2 and learning curves from the records, and figure 3 from the parameters of a run."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -47,7 +48,12 @@ def by_share(store: Store, data: str) -> dict[tuple[bool, int], tuple[Records, R
 
 
 def shares(store: Store, table: Table, data: str) -> Table:
-    """Returns figure 2 as a table: accuracy with and without gating for each training share."""
+    """Returns figure 2 as a table on a data set."""
+    return dataclasses.replace(table, body=functools.partial(_shares, data))
+
+
+def _shares(data: str, store: Store) -> str:
+    """Renders the accuracy with and without gating for each training share, as Markdown."""
     headings = ["feature", "training share (%)", "training questions", "no gating: test (%)"]
     test = "McNemar p, one-sided, each seed (only gating right : only none)"
     headings += ["gating: test (%)", test, "p in the paper"]
@@ -59,8 +65,7 @@ def shares(store: Store, table: Table, data: str) -> Table:
         row.append(", ".join(f"{size:,}" for size in sizes) or "-")
         row += [accuracy_text(bare), accuracy_text(gated), p_values[feature, share]]
         rows.append([*row, reported.FIGURE2_P.get((data, feature), {}).get(share, "-")])
-    text = analysis.render_table(headings, rows)
-    return dataclasses.replace(table, body=lambda store: text)
+    return analysis.render_table(headings, rows)
 
 
 def bars(job: Job) -> None:

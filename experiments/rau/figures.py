@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import jax
 import numpy as np
@@ -18,10 +18,17 @@ from experiments.core.text import load_splits
 from experiments.rau import reported
 from experiments.rau.config import PRESETS, PTB_ROW, TRAIN_EXAMPLES, CellName, RAURunConfig
 from experiments.rau.experiment import count_parameters
-from experiments.rau.images import plot_images
 from gatedjax import analysis
 from gatedjax._utils.terminal import say
+from gatedjax.analysis._figure import draw_and_save, new_figure
+from gatedjax.data import ImageSource
 from gatedjax.models import RAUClassifier, RAUConfig
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PER_CLASS = 8
+"""The number of images of a class in figures 3 and 4."""
 
 CURVES = {
     "figure5": ("curve", {"validation accuracy": 2}),
@@ -48,8 +55,27 @@ def samples(job: Job) -> None:
     source = load_splits(name, job.options, ["test"])["test"]
     stem = job.options.runs / job.options.what
     title = f"{reported.NAMES[name]}: first test images"
-    plot_images(source.images, source.labels, source.info.class_names, stem, title=title)
+    draw_and_save(stem, lambda: draw_images(source, title))
     say(f"wrote {stem}.png and .svg")
+
+
+def draw_images(source: ImageSource, title: str) -> "Figure":
+    """Draws a row per class with its first `PER_CLASS` images, each from its 0 to its maximum,
+    black on white. A class with fewer images has a shorter row."""
+    names = source.info.class_names
+    figure = new_figure(0.55 * PER_CLASS + 1.3, 0.55 * len(names) + 0.5)
+    panels = figure.subplots(len(names), PER_CLASS, squeeze=False)
+    look: Any = {"ha": "right", "va": "center", "clip_on": False}
+    for number, (name, line) in enumerate(zip(names, panels, strict=True)):
+        of_class = np.flatnonzero(np.asarray(source.labels) == number)[:PER_CLASS]
+        for axes in line:
+            axes.set_axis_off()
+        for axes, index in zip(line, of_class, strict=False):
+            axes.imshow(source.images[index], cmap="gray_r", vmin=0, interpolation="nearest")
+        line[0].text(-0.15, 0.5, name, transform=line[0].transAxes, **look)
+    figure.suptitle(title)
+    figure.subplots_adjust(0.24, 0.01, 0.99, 0.93, 0.06, 0.06)
+    return figure
 
 
 def at(cell: str, name: str, path: str, value: float) -> Variant:
@@ -149,7 +175,6 @@ def matched_width(preset: str, cell: CellName) -> int:
     config = PRESETS[preset]
 
     def count(cell: CellName, hidden: int) -> int:
-        """Returns the number of parameters of a cell."""
         model = dataclasses.replace(config.model, cell=cell, hidden=hidden)
         return network(model, config.data.name)[0]
 
@@ -165,7 +190,6 @@ def matched_width(preset: str, cell: CellName) -> int:
 
 
 def _cells(*values: object) -> list[str]:
-    """Formats the cells of a row: texts unchanged, and numbers in their shortest form."""
     return [value if isinstance(value, str) else f"{value:g}" for value in values]
 
 
@@ -202,7 +226,6 @@ def table4() -> str:
 
 
 def _language(config: RAURunConfig) -> list[str]:
-    """Returns the cells of the row of a preset for a language model in Table 4."""
     model, train, data = config.model, config.train, config.data
     epoch = -(-PTB_ROW // data.window)
     decay = f"{train.optimizer.decay_rate:.4g} after epoch {train.optimizer.decay_begin // epoch}"

@@ -17,7 +17,6 @@ DATA = ("mnist", "fashion_mnist", "imdb", *LANGUAGE)
 
 
 def _row(*numbers: str) -> dict[str, str]:
-    """Returns a dict from each data set of `DATA` to its number, in their order."""
     return dict(zip(DATA, numbers, strict=True))
 
 

@@ -44,7 +44,7 @@ def resample(
 ) -> np.ndarray:
     """Returns the differences [samples] of two systems on resampled test sets (Koehn 2004). Both
     have statistics [n, k] of the same n examples, and `score` takes the sum [k] over examples."""
-    if first.shape != second.shape or first.ndim != 2 or not len(first):
+    if first.shape != second.shape:
         raise ValueError(
             f"statistics must be [n, k] of the same examples, got {first.shape}, {second.shape}"
         )

@@ -21,8 +21,8 @@ from experiments.core.columns import (
 )
 from experiments.core.comparison import TEST, paragraphs, sentence, test_note
 from experiments.core.config import Changes, with_changes
-from experiments.core.kinds import Array, Json
-from experiments.core.origins import NOT_RUN, beside, marks_of, substitute_of
+from experiments.core.kinds import Json
+from experiments.core.origins import NOT_RUN, beside, marks_of
 from experiments.core.origins import columns as origins
 from experiments.core.paper import (
     Claim,
@@ -30,6 +30,7 @@ from experiments.core.paper import (
     Figure,
     Job,
     Paper,
+    Section,
     Table,
     TableOptions,
     TableRow,
@@ -267,6 +268,12 @@ def pair_with_learning_san(data: str, variant: str) -> tuple[str, str] | None:
     return pair_with_san(data, variant, learning_name(data, BASE))
 
 
+def linear_accuracy(store: Store, data: str) -> float | None:
+    """Returns the accuracy of the linear classifier of neighbours, in percent; None without it."""
+    path = analyses.file_of(store, "neighbours", data)
+    return 100 * read_json(path, "test")["test"] if path.exists() else None
+
+
 def sentences(store: Store, rows: Sequence[TableRow], pair: Pair = pair_with_san) -> Iterator[str]:
     """Yields a paragraph for each data set: comparisons with the standard network, and the data. A
     line for each network compares it with the standard network; lines with the accuracy of the
@@ -279,16 +286,14 @@ def sentences(store: Store, rows: Sequence[TableRow], pair: Pair = pair_with_san
             for row in data_rows
             if (names := pair(name, row.variant)) is not None
         ]
-        # The classifier of neighbours is a command of its own, which may not have been run.
-        if (path := analyses.file_of(store, "neighbours", name)).exists():
-            reached = 100 * read_json(path, "test")["test"]
+        if (reached := linear_accuracy(store, name)) is not None:
             lines.append(
                 f"- {label}: a linear classifier of pairs of neighbouring words is right on "
                 f"{reached:.2f} % of the test sentences (`tables neighbours`)."
             )
         records = [record for row in data_rows for record in row.records]
         # Runs of several networks usually share a remark, which is printed once.
-        notes = {note for record in records if (note := substitute_of(record))}
+        notes = {note for record in records if (note := record.get("substitute"))}
         lines += [f"- {label}: substitute: {note}." for note in sorted(notes)]
         yield "\n".join(lines)
 
@@ -306,23 +311,6 @@ def show(job: Job) -> None:
                 say(f"{name}: no row, its runs collapsed; `tables recipe` shows how")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Networks(Table):
-    """A table of networks in which several test examples can be moves of a single sentence."""
-
-    quoted: Sequence[Sequence[str]] = ()
-    """Rows that contain only numbers of the paper."""
-
-    def quoted_rows(self) -> Sequence[Sequence[str]]:
-        """Returns the rows that contain only numbers of the paper."""
-        return self.quoted
-
-    def groups(self, record: Record) -> Array:
-        """Returns the sentence of each test example, because the moves of a sentence are
-        dependent."""
-        return sentence_of_each(record)
-
-
 def against_san(
     *ahead: Column, after_tests: Sequence[Column] = (), pair: Pair = pair_with_san, **fields: Any
 ) -> Table:
@@ -331,7 +319,9 @@ def against_san(
     comparison."""
     headings = ("minus SAN", "95 % interval", "p", "McNemar p (each seed)")
     tests = columns.paired_tests(headings, seeds=False)
-    return Networks(
+    return Table(
+        # Several test examples may be moves of a single sentence, so that they are dependent.
+        groups=sentence_of_each,
         columns=(*ahead, *tests, *after_tests, STEPS),
         pair=pair,
         below=functools.partial(sentences, pair=pair),
@@ -476,19 +466,18 @@ TABLE3 = against_san(
         for name, values in zip(NETWORKS, reported.WRD, strict=True)
     ],
 )
+
+
+def of_selector(heading: str, path: str) -> Column:
+    """Returns a column with a share in percent; the standard network has a dash."""
+    return metric(heading, path, 2, times=100, where=lambda row: row.variant != BASE)
+
+
 CITED = against_san(
     columns.data(),
     columns.variant("network"),
     *POSITIONS,
-    after_tests=(
-        metric(
-            "selected in layer 1 (%)",
-            "test.selected_1",
-            2,
-            times=100,
-            where=lambda row: row.variant != BASE,
-        ),
-    ),
+    after_tests=(of_selector("selected in layer 1 (%)", "test.selected_1"),),
     title="Word reordering detection, trained as the cited program trains",
     note="The paper has no such table. For this task it cites a program that trains without "
     "dropout, with fixed word vectors, batches of 500 sentences and Adam with the constant "
@@ -512,10 +501,6 @@ def cited_tables(store: Store) -> Iterator[Table]:
 
 def selectors(titles: Mapping[str, str], heading: str, data: str, **fields: Any) -> Table:
     """Returns a table of selectors on a data set, and on any data set where a selector learned."""
-
-    def of_selector(heading: str, path: str) -> Column:
-        return metric(heading, path, 2, times=100, where=lambda row: row.variant != BASE)
-
     return against_san(
         columns.data(),
         Column(heading, lambda row: titles[row.variant], "both"),
@@ -652,7 +637,7 @@ def four_tasks(store: Store) -> str:
             continue  # Each task has its notes from a single row.
         first = records[0]
         if first.get("substitute"):
-            notes.append(f"- {label}: substitute: {substitute_of(first)}.")
+            notes.append(f"- {label}: substitute: {first['substitute']}.")
         if "bleu_signature" in first:
             notes.append(f"- {label}: {first['bleu_signature']}")
     return paragraphs(analysis.render_table(headings, lines), "\n".join(notes))
@@ -689,33 +674,39 @@ def task_cases(claim: str, store: Store) -> Iterator[Case]:
         )
 
 
-def bshift_difference(_: str, network: str) -> float:
-    """Returns the paper's gain of a selector in layer 1 on BShift, in points."""
-    return reported.BSHIFT[1] - reported.BSHIFT[0]
-
-
-def wrd_difference(_: str, network: str) -> float:
-    """Returns the paper's gain of a selector in layer 1 for both positions of WRD, in points."""
-    return reported.WRD[1][2] - reported.WRD[0][2]
-
-
-def probe_difference(data: str, _: str) -> float:
-    """Returns the paper's gain of a selector in F1 over all classes, in points."""
-    san, ssan = {"tree_depth": reported.TREE_DEPTH_ALL, "top_const": reported.TOP_CONST_ALL}[data]
-    return ssan - san
+def probe_pair(data: str) -> tuple[float, float]:
+    """Returns the paper's results on a probe without and with a selector in layer 1, in percent:
+    accuracy, of both positions of moved words, or F1 over all classes."""
+    probes = {
+        "bshift": reported.BSHIFT[:2],
+        "tree_depth": reported.TREE_DEPTH_ALL,
+        "top_const": reported.TOP_CONST_ALL,
+    }
+    return probes.get(data, (reported.WRD[0][2], reported.WRD[1][2]))
 
 
 def floor(store: Store, data: str) -> tuple[float, float | None]:
     """Returns the floor of a probe: half of the paper's accuracy without a selector, and the
     accuracy of a linear classifier of pairs of neighbouring words, if that was run."""
-    probes = {
-        "bshift": reported.BSHIFT[0],
-        "tree_depth": reported.TREE_DEPTH_ALL[0],
-        "top_const": reported.TOP_CONST_ALL[0],
-    }
-    path = analyses.file_of(store, "neighbours", data)
-    linear = 100 * read_json(path, "test")["test"] if path.exists() else None
-    return probes.get(data, reported.WRD[0][2]) / 2, linear
+    return probe_pair(data)[0] / 2, linear_accuracy(store, data)
+
+
+def probe_claim(where: str, table: Section, network: str = FULL, mark: str = "") -> Claim:
+    """Returns the claim that a selector in layer 1 helps with a probe. `mark` is a difference
+    between the paper's size and ours."""
+
+    def gain(data: str, variant: str) -> float:
+        san, ssan = probe_pair(data)
+        return ssan - san
+
+    return Claim(
+        says=f"SSAN is better than SAN at {where}",
+        table=table,
+        rows=(network,),
+        paper=gain,
+        floor=floor,
+        mark=lambda data, variant: mark,
+    )
 
 
 TABLE1 = Table(
@@ -1006,34 +997,13 @@ PAPER = Paper(
     ),
     claims=(
         Claim(says="SSAN is better than SAN on tasks (selector in layer 1)", find=task_cases),
-        Claim(
-            says="SSAN is better than SAN at swapped words",
-            table=RECIPE,
-            rows=(FULL,),
-            paper=bshift_difference,
-            floor=floor,
-        ),
-        Claim(
-            says="SSAN is better than SAN at swapped words, by a recipe that learns them",
-            table=TABLE2,
-            rows=(local_name(FULL),),
-            paper=bshift_difference,
-            floor=floor,
-        ),
-        Claim(
-            says="SSAN is better than SAN at moved words",
-            table=TABLE3,
-            rows=(FULL,),
-            paper=wrd_difference,
-            floor=floor,
-        ),
-        Claim(
-            says="SSAN is better than SAN at probes of structure",
-            table=lambda store: map(probe, ("tree_depth", "top_const")),
-            rows=(FULL,),
-            paper=probe_difference,
-            floor=floor,
-            mark=lambda data, variant: "the paper's size is of F1",
+        probe_claim("swapped words", RECIPE),
+        probe_claim("swapped words, by a recipe that learns them", TABLE2, local_name(FULL)),
+        probe_claim("moved words", TABLE3),
+        probe_claim(
+            "probes of structure",
+            lambda store: map(probe, ("tree_depth", "top_const")),
+            mark="the paper's size is of F1",
         ),
         Claim(
             says="SSAN attends to more distant words and to more content words",

@@ -48,13 +48,7 @@ class RoleCounts(MatchCounts):
 def role_counts(gold: Sequence[str], predicted: Sequence[str]) -> RoleCounts:
     """Counts the arguments in the gold and the predicted labels of a predicate. Reference: Carreras
     and Marquez 2005, the scorer of the paper. Libraries for BIO labels differ: they do not join C-,
-    and they score the predicate. Returns the counts of matched, predicted and gold arguments.
-    Raises ValueError if the numbers of labels differ."""
-    if len(gold) != len(predicted):
-        raise ValueError(
-            "gold and predicted must have the same number of labels, got "
-            f"{len(gold)} and {len(predicted)}"
-        )
+    and they score the predicate. Returns the counts of matched, predicted and gold arguments."""
     # An argument is a role with all of its spans. A continuation with a wrong word makes the whole
     # argument wrong, as in the scorer of the shared task.
     theirs, ours = arguments(gold), arguments(predicted)
@@ -70,16 +64,9 @@ def role_counts(gold: Sequence[str], predicted: Sequence[str]) -> RoleCounts:
 def constrained_labels(scores: ArrayLike, names: Sequence[str]) -> np.ndarray:
     """Finds the best sequence of labels in which I-X only follows B-X or I-X (Viterbi). The scores
     [N, L] are log-probabilities or logits. Of equally good sequences it returns the one with the
-    lowest index at the last word at which they differ. Raises ValueError if no label may stand at
-    the beginning."""
+    lowest index at the last word at which they differ. The names have "O" or a "B-" label."""
     scores = np.asarray(scores, np.float64)
-    if scores.ndim != 2 or scores.shape[1] != len(names):
-        raise ValueError(f"scores must be [N, {len(names)}], got {scores.shape}")
     inside = np.array([name.startswith("I-") for name in names])
-    if inside.all():
-        raise ValueError(
-            f"names must have 'O' or a 'B-' label, which may begin a sentence, got {list(names)}"
-        )
     role = np.array([name[2:] for name in names])
     # Rows are the label of a word and columns the label of the next word.
     follows = ~inside[None, :] | (role[:, None] == role[None, :])

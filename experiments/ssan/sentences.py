@@ -23,9 +23,9 @@ from experiments.core.text import (
 )
 from experiments.ssan import reported
 from experiments.ssan.config import ProbeConfig, ReorderingConfig, ReorderingData
-from experiments.ssan.groups import group_scores
 from gatedjax import analysis, models
 from gatedjax import data as gdata
+from gatedjax.analysis._scores import ratio
 
 TRAINED_SHARE = 0.9
 """The share of the published validation sentences that become training sentences."""
@@ -189,8 +189,28 @@ def scores(predictions: Predictions, classes: tuple[str, ...]) -> Json:
     return record
 
 
+def group_scores(
+    label: np.ndarray, predicted: np.ndarray, groups: Mapping[str, Sequence[int]], num_classes: int
+) -> dict[str, tuple[float, float]]:
+    """Computes two F1 scores of each group of classes: of its classes averaged by support, and of
+    the group as a single class. No class is in two groups; one outside of all stays a class."""
+    scores = analysis.class_scores(label, predicted, num_classes)
+    # Numbers below len(groups) stand for groups, so that other classes keep different numbers.
+    merged = np.arange(len(groups), len(groups) + num_classes)
+    for number, members in enumerate(groups.values()):
+        merged[np.asarray(members, int)] = number
+    of_groups = analysis.class_scores(
+        merged[np.asarray(label)], merged[np.asarray(predicted)], len(groups) + num_classes
+    )
+    result = {}
+    for number, (name, members) in enumerate(groups.items()):
+        classes = np.asarray(members, int)
+        average = ratio(scores.f1[classes] @ scores.support[classes], scores.support[classes].sum())
+        result[name] = (float(average), float(of_groups.f1[number]))
+    return result
+
+
 def _with_note_of_files(files: gdata.Source, moved: gdata.Source) -> gdata.Source:
-    """Returns reordered sentences with the remark about the files that they came from."""
     info = dataclasses.replace(moved.info, substitute=files.info.substitute)
     return gdata.Source(moved, info)
 

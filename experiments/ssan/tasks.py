@@ -36,7 +36,6 @@ wrong."""
 
 
 def _sentences(source: gdata.Source) -> tuple[gdata.Source, gdata.Source]:
-    """Returns the first and the second sentences of a split, each as a source of texts."""
     second = [{**example, "tokens": example["hypothesis"]} for example in source]
     return source, gdata.Source(second, source.info)
 
@@ -88,7 +87,6 @@ def inference(config: NLIConfig) -> Experiment:
 
 
 def _describe_differences(config: NLIConfig) -> Iterable[str]:
-    """Yields the differences from the paper's data and word vectors."""
     if config.data.name != "snli":
         yield reported.SICK_SUBSTITUTE
     width = config.model.embedding_dim

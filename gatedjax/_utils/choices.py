@@ -30,13 +30,10 @@ def check_choice(choices: Any, **values: object) -> None:
             raise ValueError(f"{name} must be one of {listed}, got {value!r}")
 
 
-def check_choices(config: object, kind: Any = None) -> None:
-    """Raises ValueError unless each field of `kind` (by default the class of `config`) with a
-    `Literal` type has an allowed value, because programs compare it with only some of its values.
-    The command line checks its options itself.
-    """
-    fields_of: Any = kind or type(config)  # because mypy takes a metaclass for unhashable
-    for name, choices in choices_of(fields_of).items():
+def check_choices(config: object) -> None:
+    """Raises ValueError unless each field with a `Literal` type has an allowed value."""
+    kind: Any = type(config)  # because mypy takes a metaclass for unhashable
+    for name, choices in choices_of(kind).items():
         check_choice(choices, **{name: getattr(config, name)})
 
 

@@ -4,7 +4,7 @@ import functools
 import math
 from typing import Any, get_type_hints
 
-from gatedjax._utils.choices import check_choices
+from gatedjax._utils.choices import check_choice, choices_of
 from gatedjax._utils.limits import MOST_LAYERS, MOST_LENGTH, MOST_WIDTH, MOST_WORDS, check_most
 from gatedjax._utils.numbers import check_type, field_types
 from gatedjax._utils.tracing import is_traced
@@ -51,7 +51,9 @@ def check_fields(module: object, **least: int) -> None:
     config_class, config = _config_class(kind), getattr(module, "config", None)
     if config_class is not None and not isinstance(config, config_class):
         raise TypeError(f"config must be an instance of {config_class.__name__}, got {config!r}")
-    check_choices(module, kind)
+    for name, choices in choices_of(kind).items():
+        if getattr(module, name) not in choices:
+            check_choice(choices, **{name: getattr(module, name)})
     for name, (field_type, is_optional) in _number_fields(kind).items():
         value: Any = getattr(module, name)
         if (is_traced(value) and not name.endswith("dropout")) or (value is None and is_optional):
@@ -63,7 +65,8 @@ def check_fields(module: object, **least: int) -> None:
             if not low <= value <= most:
                 check_range(name, value, low, most)
         elif name.endswith("dropout"):
-            check_dropout(name, value)
+            if is_traced(value) or not 0.0 <= value < 1.0:
+                check_dropout(name, value)
         elif field_type is float and not math.isfinite(value):
             raise ValueError(f"{name} must be finite, got {value}")
 

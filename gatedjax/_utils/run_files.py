@@ -1,5 +1,6 @@
 """JSON files of runs and commands, and the record of the environment that a run had."""
 
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -55,43 +56,34 @@ def read_json(path: Path, *keys: str) -> Any:
     return value
 
 
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def _commit() -> str | None:
-    """Returns the commit of gatedjax from its repository or the record of pip; None if unknown."""
-    this_file = Path(__file__)
-    # The repository must track this file, as an environment may be in a folder of another one.
-    if _git(this_file.parent, "ls-files", "--error-unmatch", "--", this_file.name) is not None:
-        return _git(this_file.parent, "rev-parse", "HEAD")
-    try:
-        origin = importlib.metadata.distribution("gatedjax").read_text("direct_url.json")
-        return json.loads(origin or "{}").get("vcs_info", {}).get("commit_id")
-    except (importlib.metadata.PackageNotFoundError, ValueError, AttributeError):
-        return None
-
-
-def _clean() -> bool | None:
-    this_file = Path(__file__)
-    if _git(this_file.parent, "ls-files", "--error-unmatch", "--", this_file.name) is None:
-        return None
-    # Other files do not count, because records and RESULTS.md change when runs end.
-    changed = _git(this_file.parent, "status", "--porcelain", "-uno", "--", ":(top)*.py")
-    return None if changed is None else not changed
-
-
 def versions() -> dict[str, str | None]:
     """Returns the versions of gatedjax and of packages that results depend on; None if missing."""
-    return {"gatedjax": __version__, **{name: _version(name) for name in PACKAGES}}
+    numbers: dict[str, str | None] = dict.fromkeys(("gatedjax", *PACKAGES))
+    for name in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            numbers[name] = importlib.metadata.version(name)
+    return numbers | {"gatedjax": __version__}
 
 
 def source() -> dict[str, Any]:
-    """Returns {"commit": ..., "clean": ...} for the code of gatedjax."""
-    return {"commit": _commit(), "clean": _clean()}
+    """Returns {"commit": ..., "clean": ...} for the code of gatedjax, from its repository or the
+    record of pip; None if unknown.
+    """
+    this_file = Path(__file__)
+    commit = clean = None
+    # The repository must track this file, as an environment may be in a folder of another one.
+    if _git(this_file.parent, "ls-files", "--error-unmatch", "--", this_file.name) is not None:
+        commit = _git(this_file.parent, "rev-parse", "HEAD")
+        # Other files do not count, because records and RESULTS.md change when runs end.
+        changed = _git(this_file.parent, "status", "--porcelain", "-uno", "--", ":(top)*.py")
+        clean = None if changed is None else not changed
+    else:
+        with contextlib.suppress(
+            importlib.metadata.PackageNotFoundError, ValueError, AttributeError
+        ):
+            origin = importlib.metadata.distribution("gatedjax").read_text("direct_url.json")
+            commit = json.loads(origin or "{}").get("vcs_info", {}).get("commit_id")
+    return {"commit": commit, "clean": clean}
 
 
 def processor() -> str:
@@ -108,22 +100,13 @@ def _git(folder: Path, *command: str) -> str | None:
     """Returns the output of a git command in a folder; None if it fails."""
     # These variables lead to the repository of the calling program, such as a hook.
     elsewhere = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
-    environment = {name: v for name, v in os.environ.items() if name not in elsewhere}
-    try:
+    variables = {name: value for name, value in os.environ.items() if name not in elsewhere}
+    options: Any = {"env": variables, "stderr": subprocess.DEVNULL, "text": True}
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
         # The time is limited, because a repository on a slow network drive must not delay the start
         # of a run.
-        done = subprocess.run(
-            ["git", *command],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=5,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
+        return subprocess.check_output(["git", *command], cwd=folder, timeout=5, **options).strip()
+    return None
 
 
 def environment(seed: int) -> dict[str, Any]:

@@ -131,7 +131,6 @@ def gate_truth(gates: ArrayLike, truth: ArrayLike, lengths: ArrayLike) -> TruthS
 def _check_rows(
     values: ArrayLike, lengths: ArrayLike, name: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Checks N rows of values; returns values [N, T], a mask bool [N, T] and lengths int64 [N]."""
     values = np.asarray(values)
     if values.ndim != 2:
         raise ValueError(f"{name} must have shape [N, T], got {values.shape}")

@@ -216,7 +216,6 @@ def _draw_word_layers(
 
 
 def _name_layers(layers: Sequence[str] | None, count: int) -> list[str]:
-    """Returns a name for each of `count` layers; L1, L2, ... if layers is None."""
     names = [f"L{i + 1}" for i in range(count)] if layers is None else [clean(n) for n in layers]
     if not names:
         raise ValueError(

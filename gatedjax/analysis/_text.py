@@ -264,7 +264,6 @@ def check_word_values(name: str, values: ArrayLike, size: int) -> np.ndarray:
 def _check_words(
     tokens: Sequence[str], weights: ArrayLike, gates: ArrayLike | None
 ) -> tuple[list[str], np.ndarray, Any]:
-    """Returns (words without control characters, weights float64 [T], marks bool [T])."""
     words = [clean(token) for token in tokens]
     weights = check_word_values("weights", weights, len(words))
     if gates is None:

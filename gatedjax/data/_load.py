@@ -10,8 +10,9 @@ from typing import Any, Literal, overload
 
 from gatedjax.data.files import _unpack
 from gatedjax.data.files._lines import FileRows
+from gatedjax.data.files._paths import AnyPath
 from gatedjax.data.files._source import Source, SourceInfo
-from gatedjax.data.sets._all import check_known, not_there, resolve, resolve_config
+from gatedjax.data.sets._all import check_known, not_there, resolve
 from gatedjax.data.sets._all import names as names
 from gatedjax.data.sets._declaration import HELD_OUT, ID_BASE, SPLITS, DataSet, Embedded, hold_out
 from gatedjax.data.sets._images import ImageSource
@@ -41,22 +42,30 @@ def looking() -> Iterator[None]:
 
 def _look(declared: DataSet, data_dir: str | Path | None, manual_dir: str | Path | None) -> None:
     """Raises FileNotFoundError unless all official parts can be read without a network."""
-    prepared = _prepared.is_prepared(declared.name, data_dir)
-    if manual_dir is None:
-        if not prepared:
-            folder = "TFDS's own folder" if data_dir is None else data_dir
-            raise FileNotFoundError(
-                f"data set {declared.name!r} is not prepared in {folder}; python -m gatedjax data "
-                f"prepare {declared.name} does it, or give the folder of its raw files "
-                "(manual_dir=...)"
-            )
-        return
+    if manual_dir is None and not _prepared.is_prepared(declared.name, data_dir):
+        folder = "TFDS's own folder" if data_dir is None else data_dir
+        raise FileNotFoundError(
+            f"data set {declared.name!r} is not prepared in {folder}; python -m gatedjax data "
+            f"prepare {declared.name} does it, or give the folder of its raw files "
+            "(manual_dir=...)"
+        )
     for part in declared.official:
-        path, looked_for = declared.files.find(Path(manual_dir).expanduser(), part)
-        # A prepared set replaces missing raw files only if its folder is named too, as in
-        # `_read_part`.
-        if path is None and (data_dir is None or not prepared):
-            raise not_there(declared, part, Path(manual_dir).expanduser(), looked_for)
+        _find(declared, part, data_dir, manual_dir)
+
+
+def _find(
+    declared: DataSet, part: str, data_dir: str | Path | None, manual_dir: str | Path | None
+) -> AnyPath | None:
+    """Returns the raw file of a part, or None if the prepared set is read instead."""
+    if manual_dir is None:
+        return None
+    folder = Path(manual_dir).expanduser()
+    path, looked_for = declared.files.find(folder, part)
+    # Raw files that are named but missing are an error. Only a prepared set that is named too
+    # replaces them, so that no download begins by surprise.
+    if path is None and (data_dir is None or not _prepared.is_prepared(declared.name, data_dir)):
+        raise not_there(declared, part, folder, looked_for)
+    return path
 
 
 @overload
@@ -156,12 +165,8 @@ def load(
         unpacks to more than the limit; under `strict`, for the first malformed line.
       FileNotFoundError: if the files do not exist; the message names their address.
     """
-    # The name of a TFDS builder with several sets is replaced first, because the next check does
-    # not know it.
-    name, options = resolve_config(name, options)
-    check_known("data set", name, names())
-    check_known("split", split, SPLITS)
     declared, every = resolve(name, options)
+    check_known("split", split, SPLITS)
     name = declared.name
     fixed = isinstance(declared, Embedded) or "validation" in declared.official
     if held_out is not None:
@@ -254,16 +259,8 @@ def _read_part(
     unpack_limit: int | None,
 ) -> FileRows:
     """Reads an official part: raw files if manual_dir has them, else the prepared TFDS set."""
-    name = declared.name
-    if manual_dir is not None:
-        folder = Path(manual_dir).expanduser()
-        path, looked_for = declared.files.find(folder, part)
-        if path is not None:
-            with _unpack.limit_unpacking(unpack_limit):
-                return declared.read_rows(path, part)
-        # Raw files that are named but missing are an error. Only a prepared set that is named too
-        # replaces them, so that no download begins by surprise.
-        if data_dir is None or not _prepared.is_prepared(name, data_dir):
-            raise not_there(declared, part, folder, looked_for)
+    path = _find(declared, part, data_dir, manual_dir)
     with _unpack.limit_unpacking(unpack_limit):
-        return _prepared.read_prepared(name, part, data_dir=data_dir)
+        if path is not None:
+            return declared.read_rows(path, part)
+        return _prepared.read_prepared(declared.name, part, data_dir=data_dir)

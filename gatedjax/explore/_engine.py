@@ -14,7 +14,7 @@ from gatedjax.explore._lexicon_view import LexiconView, LinearView, StatesView
 from gatedjax.explore._network_view import NetworkView
 from gatedjax.explore._pair_view import PairView
 from gatedjax.explore._reader_view import ReaderView
-from gatedjax.explore._state import Mode, check_state
+from gatedjax.explore._state import Mode, State, check_state
 from gatedjax.explore._translator_view import TranslatorView
 from gatedjax.explore._views import View
 from gatedjax.text.answers._prediction import LEXICON, LINEAR, STATES, TARGETS
@@ -120,8 +120,7 @@ class Explorer:
 
     def answer(self, message: Mapping[str, Any]) -> Json:
         """Computes the answer to a state of the page."""
-        state = check_state(message)
-        self.check_open()
+        state = self._begin(message)
         answers = [view.answer(state) for view in self.views]
         # Two models may have the same note, which is shown once.
         notes = list(dict.fromkeys(note for notes_of_view, _ in answers for note in notes_of_view))
@@ -132,15 +131,18 @@ class Explorer:
 
     def layers(self, message: Mapping[str, Any]) -> Json:
         """Computes the attention in each layer of each model; None for a model without layers."""
-        state = check_state(message)
-        self.check_open()
+        state = self._begin(message)
         return {"models": [view.layers(state) for view in self.views]}
 
     def removal(self, message: Mapping[str, Any]) -> Json:
         """Computes the effect of each word: the change of the prediction when it is removed."""
+        state = self._begin(message)
+        return {"models": [view.effects(state) for view in self.views]}
+
+    def _begin(self, message: Mapping[str, Any]) -> State:
         state = check_state(message)
         self.check_open()
-        return {"models": [view.effects(state) for view in self.views]}
+        return state
 
     def warm_up(self) -> None:
         """Compiles the programs for short texts, for all models at the same time."""

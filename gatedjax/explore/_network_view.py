@@ -155,28 +155,30 @@ class NetworkView(_views.View):
         if not self.gated:
             return self._reading_without(tokens)
         temperature = self.model.config.gates.temperature
-        likely = self.likely_without(tokens)
-        gates = np.zeros((1, *self._batch_without(tokens)["tokens"].shape), np.float32)
-        for place, row in enumerate(likely):
-            free = gates_of(row, state, temperature, removed=place)
-            gates[0, place, : len(row)] = force(free, shift_forced(state.forced, place))
-        probabilities, _ = self._run_gates_without(tokens, gates, soft=state.mode not in HARD)
-        return probabilities
-
-    def _batch_without(self, tokens: Words) -> Json:
-        return _effects.batch_without_each(self.model, (tokens,), _effects.MOST_REMOVED)
+        gates = np.stack(
+            [
+                force(
+                    gates_of(row, state, temperature, removed=place),
+                    shift_forced(state.forced, place),
+                )
+                for place, row in enumerate(self.likely_without(tokens))
+            ]
+        )
+        return self._run_gates_without(tokens, gates, soft=state.mode not in HARD)[0]
 
     def _open_probabilities_without(self, tokens: Words) -> np.ndarray:
         # The open probabilities do not depend on the gates, so any pattern serves.
-        closed = np.zeros((1, *self._batch_without(tokens)["tokens"].shape), np.float32)
-        return self._run_gates_without(tokens, closed, soft=False)[1]
+        return self._run_gates_without(tokens, np.zeros(()), soft=False)[1]
 
     def _run_gates_without(
         self, tokens: Words, gates: np.ndarray, *, soft: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        batch, count = self._batch_without(tokens), len(tokens)
+        batch = _effects.batch_without_each(self.model, (tokens,), _effects.MOST_REMOVED)
+        count = len(tokens)
+        padded = np.zeros((1, *batch["tokens"].shape), np.float32)
+        padded[0, :count, : count - 1] = gates
         with self._lock:
-            probabilities, *_, likely = self._run(self._text_program, batch, gates, soft)
+            probabilities, *_, likely = self._run(self._text_program, batch, padded, soft)
         return probabilities[0, :count], likely[:count, : count - 1]
 
     def _run_without(self, tokens: Words) -> np.ndarray:

@@ -1,5 +1,6 @@
 """The view of a reader: its answer to a question, and the attention to the document."""
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -115,13 +116,8 @@ class ReaderView(_views.View):
         ids = [0, 1, *reader.vocabulary.encode(have)]
         # Only the vectors of these words are copied, because the whole table may have gigabytes.
         embed = {**reader.params["embed"], "embedding": vectors[np.array(ids)]}
-        small = type(reader)(
-            reader.config,
-            reader.data,
-            vocabulary,
-            reader.characters,
-            {**reader.params, "embed": embed},
-        ).with_words(words)
+        params = {**reader.params, "embed": embed}
+        small = dataclasses.replace(reader, vocabulary=vocabulary, params=params).with_words(words)
         table = small.params["embed"]["embedding"]
         filled = np.zeros((rows, table.shape[1]), table.dtype)
         filled[: len(table)] = table

@@ -49,37 +49,31 @@ class Sentences:
         """Returns the numbers of the sentences with a word, and of the sentences it decides."""
         if not isinstance(word, str):
             raise ValueError(f"word must be a string, got {word!r:.40}")
-        lowered_word = word.strip().lower()
-        rows, texts = [], []
-        for number, words in enumerate(self.words):
-            remaining = [token for token in words if token.lower() != lowered_word]
-            if len(remaining) < len(words):
-                rows.append(number)
-                texts.append(remaining)
-        classes = self.view.probabilities(texts).argmax(1).tolist() if rows else []
-        decided = [
-            number
-            for number, place in zip(rows, classes, strict=True)
-            if self.view.classes[place] != self.rows[number]["predicted"]
-        ]
-        return {"has": rows, "decided": decided}
+        word = word.strip().lower()
+        rows = [n for n, words in enumerate(self.words) if word in map(str.lower, words)]
+        decided = self._decided([(number, word) for number in rows])
+        return {"has": rows, "decided": [number for number, _ in decided]}
 
     def find_all(self) -> Json:
         """Returns for each word that decides a sentence the numbers of these sentences."""
-        decided: dict[str, list[int]] = {}
+        by_word: dict[str, list[int]] = {}
         for number, words in enumerate(self.words):
-            lowered = [token.lower() for token in words]
-            different = list(dict.fromkeys(lowered))
-            texts = [
-                [token for token, low in zip(words, lowered, strict=True) if low != word]
-                for word in different
-            ]
-            for word, place in zip(
-                different, self.view.probabilities(texts).argmax(1).tolist(), strict=True
-            ):
-                if self.view.classes[place] != self.rows[number]["predicted"]:
-                    decided.setdefault(word, []).append(number)
-        return decided
+            different = dict.fromkeys(map(str.lower, words))
+            for _, word in self._decided([(number, word) for word in different]):
+                by_word.setdefault(word, []).append(number)
+        return by_word
+
+    def _decided(self, pairs: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+        """Returns the pairs (number, word) in which the word, in lower case, decides."""
+        if not pairs:
+            return []
+        texts = [[token for token in self.words[n] if token.lower() != word] for n, word in pairs]
+        places = self.view.probabilities(texts).argmax(1).tolist()
+        return [
+            (number, word)
+            for (number, word), place in zip(pairs, places, strict=True)
+            if self.view.classes[place] != self.rows[number]["predicted"]
+        ]
 
 
 def read_sentences(

@@ -63,7 +63,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self, ask: Ask, *, port: int = 0, token: str | None = None) -> None:
         self.ask, self.token = ask, secrets.token_urlsafe(16) if token is None else token
         # The files are read once, so that no request opens a file.
-        self._files = {name: page_file(file) for name, (file, _) in FILES.items()}
+        self.files = {name: (page_file(file), kind) for name, (file, kind) in FILES.items()}
         try:
             super().__init__(("127.0.0.1", port), _Handler)
         except OSError as error:
@@ -88,10 +88,6 @@ class Server(ThreadingHTTPServer):
     def address(self) -> str:
         """The address of the page with the secret token: "http://127.0.0.1:PORT/TOKEN/"."""
         return f"http://127.0.0.1:{self.server_port}/{self.token}/"
-
-    def file(self, name: str) -> tuple[bytes, str]:
-        """Returns (content, media type) of a file of the page."""
-        return self._files[name], FILES[name][1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignores errors of a connection, because a browser may close it at any time."""
@@ -119,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
             name = self._check_request()
             if name not in FILES:
                 self._wrong(name, "POST" if name == "ask" else None)
-            self._send(HTTPStatus.OK, *self.server.file(name))
+            self._send(HTTPStatus.OK, *self.server.files[name])
 
     def do_POST(self) -> None:
         with self._refusals():

@@ -19,7 +19,9 @@ def explorer(model: Any, against: Any = None, *, text: str = "", data: object = 
     """Makes a widget that shows the words on which a prediction rests, and can force their gates.
 
         >>> from gatedjax.text import TextClassifier
-        >>> widget = explorer(TextClassifier.train("demo", share=0.3), text="we lay on the deck")
+        >>> labels = {"dull": "bad", "slow": "bad", "warm": "good", "bright": "good"}
+        >>> rows = [(f"{word} film {n}", label) for word, label in labels.items() for n in "abcde"]
+        >>> widget = explorer(TextClassifier.train(rows), text="a dull film")
 
     Args:
       model: a trained model of this library for texts: a `TextClassifier`, `PairClassifier`,

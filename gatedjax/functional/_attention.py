@@ -18,13 +18,13 @@ from gatedjax.functional._checks import (
     check_axis,
     check_dtype,
     check_floating,
-    check_lengths,
     check_mask,
     check_not_both,
     check_positive,
     check_same_shape,
     check_shape,
     check_values,
+    integers_of,
     wide_dtype,
 )
 from gatedjax.functional._recurrence import real_alone
@@ -60,7 +60,11 @@ def length_mask(lengths: Int[Array, "*B"], size: int) -> Bool[Array, "*B size"]:
         raise TypeError(f"size must be an int known while tracing, got {type(size).__name__}")
     if size < 0:
         raise ValueError(f"size must not be negative, got {size}")
-    lengths = check_lengths(lengths, size)
+    values = np.asarray(lengths) if isinstance(lengths, list | tuple) else lengths
+    lengths = integers_of("lengths", values)
+    most = size if isinstance(size, int) else math.inf  # jax.export may leave the size open
+    wrong = lambda x: (x < 0) | (x > most)  # noqa: E731
+    check_values("lengths", values, None, wrong, f"be in [0, {size}]")
     positions = lax.broadcasted_iota(lengths.dtype, (*lengths.shape, size), lengths.ndim)
     return positions < lengths[..., None]
 
@@ -364,23 +368,20 @@ def local_attention_weights(
     steps = lax.broadcasted_iota(dtype, shape, len(shape) - 1)
     if lengths is not None:
         check_not_both(mask=mask, lengths=lengths)
-        lengths = check_lengths(lengths, shape[-1])
-        check_same_shape(position=position, lengths=lengths)
         mask = length_mask(lengths, shape[-1])
-        has_tokens = lengths > 0
+        lengths = jnp.sum(mask, axis=-1)  # at most T, also under `jit`
+        check_same_shape(position=position, lengths=lengths)
     else:
         check_mask(mask, shape)
         mask = jnp.broadcast_to(True if mask is None else jnp.asarray(mask), shape)
-        has_tokens = jnp.any(mask, axis=-1)
+    has_tokens = jnp.any(mask, axis=-1)
     # A row without tokens has no position; the given one may be NaN.
     position = jnp.where(has_tokens, jnp.asarray(position, dtype), 0)
     centre = position[..., None]
     # Membership in the window has no derivative; p gets its gradient from the Gaussian.
     fixed_centre = lax.stop_gradient(centre)
     if lengths is not None:
-        # Under `jit` a length above T cannot be refused; it counts as T, as in `length_mask`.
-        inside_length = jnp.minimum(lengths, shape[-1])
-        last = jnp.maximum(inside_length.astype(dtype) - 1, 0)[..., None]
+        last = jnp.maximum(lengths.astype(dtype) - 1, 0)[..., None]
         nearest = jnp.round(jnp.clip(fixed_centre, 0, last))
     else:
         nearest = _nearest_real(fixed_centre, steps, mask)

@@ -146,26 +146,10 @@ def check_axis(axis: int, ndim: int, name: str = "axis") -> int:
 def check_positive(**values: ArrayLike) -> None:
     """Raises ValueError unless all numbers that are known while tracing are positive and finite."""
     for name, number in values.items():
-        if not all(math.isfinite(entry) and entry > 0 for entry in _known_entries(name, number)):
-            raise ValueError(f"{name} must be positive and finite, got {number}")
-
-
-def check_finite(**values: ArrayLike) -> None:
-    """Raises ValueError unless all numbers that are known while tracing are finite."""
-    for name, number in values.items():
-        if not all(map(math.isfinite, _known_entries(name, number))):
-            raise ValueError(f"{name} must be finite, got {number}")
-
-
-def _known_entries(name: str, number: ArrayLike) -> list[float]:
-    if is_traced(number):
-        return []
-    if isinstance(number, float):
-        return [number]
-    check_numbers(**{name: number})
-    # NumPy, because a call of JAX would be traced.
-    entries: list[float] = np.ravel(np.asarray(number, np.float64)).tolist()
-    return entries
+        if not isinstance(number, float):
+            check_numbers(**{name: number})
+        wrong = lambda x: ~((x > 0) & (x < math.inf))  # noqa: E731
+        check_values(name, number, None, wrong, "be positive and finite")
 
 
 def check_temperature(temperature: ArrayLike, shape: tuple[int, ...]) -> None:
@@ -196,21 +180,6 @@ def check_values(
         got = np.broadcast_to(values, bad.shape)[bad][0]
         requirement, _, hint = requirement.partition(";")
         raise ValueError(f"{name} must {requirement}, got {got}{hint and ';' + hint}")
-
-
-def check_lengths(lengths: ArrayLike, size: int) -> Array:
-    """Checks that lengths (any shape) are integers, in [0, size] if known; returns an array."""
-    lengths = listed_as_array(lengths)
-    wide = integers_of("lengths", lengths)
-    most = size if isinstance(size, int) else math.inf  # jax.export may leave the size open
-    wrong = lambda x: (x < 0) | (x > most)  # noqa: E731
-    check_values("lengths", lengths, None, wrong, f"be in [0, {size}]")
-    return wide
-
-
-def listed_as_array(values: ArrayLike) -> ArrayLike:
-    """Converts a list or tuple to a NumPy array, which keeps 64-bit integers."""
-    return np.asarray(values) if isinstance(values, list | tuple) else values
 
 
 def promote(*arrays: ArrayLike) -> tuple[Array, ...]:

@@ -24,7 +24,6 @@ from gatedjax.functional._recurrence import (
     Restarts,
     check_resets,
     dropout_mask,
-    real_alone,
     restarts,
 )
 from gatedjax.functional._types import ArrayLike, Carry, Dtype, Tree, Weights
@@ -90,7 +89,8 @@ def _prepare(
     steps = jnp.shape(xs)[:2]
     rows = steps[0], jnp.shape(weights.recurrent)[0]
     mask = step_mask(steps, mask, lengths)
-    check_resets(resets, steps)
+    if resets is not None:
+        check_resets(resets, steps)
     for name, carry in {"initial": initial, "reset_to": reset_to}.items():
         if carry is not None:
             unit.check_carry(name, carry, rows)
@@ -134,7 +134,9 @@ def prepare(
         begins = restarts(resets, reset_to, initial, mask, reverse)
     dropout = recurrent_dropout_mask
     dropout = None if dropout is None else jnp.asarray(dropout, wide)
-    arguments = weights, real_alone(xs, mask), mask, initial, dropout, begins
+    if mask is not None:
+        xs = jnp.where(mask[..., None], xs, 0)
+    arguments = weights, xs, mask, initial, dropout, begins
     return Recurrence(unit, reverse, implementation, arguments)
 
 

@@ -84,8 +84,8 @@ def masked_scan(
     if reset_to is not None:
         _check_like(initial, jax.tree.map(jnp.asarray, reset_to), "reset_to")
     begins = Restarts(None, None)
-    check_resets(resets, shape)
     if resets is not None:
+        check_resets(resets, shape)
         begins = restarts(resets, reset_to, initial, mask, reverse)
     padding: Carry = None
     if mask is not None and 0 not in shape:

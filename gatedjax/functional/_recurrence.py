@@ -101,10 +101,9 @@ def real_alone(tree: Tree, mask: Array | None) -> Tree:
 
 
 def check_resets(resets: ArrayLike, shape: tuple[int, ...]) -> None:
-    """Raises unless `resets` is None or a bool of the given shape."""
-    if resets is not None:
-        check_dtype(jnp.bool_, "bool", {"resets": resets})
-        check_shape(shape, resets=resets)
+    """Raises unless `resets` is a bool of the given shape."""
+    check_dtype(jnp.bool_, "bool", {"resets": resets})
+    check_shape(shape, resets=resets)
 
 
 def restarts(

@@ -201,6 +201,11 @@ def log_gumbel_sigmoid(
     Reference: Xue et al. 2020 (GA-Net), eq. 8, as a logarithm.
     """
     _check_noisy(logits, noise, temperature)
+    return log_gates_of(logits, noise, temperature)
+
+
+def log_gates_of(logits: Array, noise: Array, temperature: Any) -> Array:
+    """Computes `log_gumbel_sigmoid` without checks."""
     x = perturb(logits, noise)
     return relax_or_limit(jax.nn.log_sigmoid, x, temperature, lambda: jnp.log(binarize(x)))
 

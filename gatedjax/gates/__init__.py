@@ -51,9 +51,9 @@ from gatedjax.gates._maps import entmax15 as entmax15
 from gatedjax.gates._maps import hard_top_k as hard_top_k
 from gatedjax.gates._maps import soft_top_k as soft_top_k
 from gatedjax.gates._maps import sparsemax as sparsemax
-from gatedjax.gates._named import table_of_estimators as _table_of_estimators
 from gatedjax.gates._objective import Objective as Objective
 from gatedjax.gates._registry import *  # noqa: F403
+from gatedjax.gates._registry import table_of_estimators as _table_of_estimators
 from gatedjax.gates._report import Study as Study
 from gatedjax.gates._report import report as report
 from gatedjax.gates._slopes import attached as attached

@@ -15,7 +15,7 @@ from gatedjax._utils.tracing import check_key
 from gatedjax.functional import sample_gates
 from gatedjax.gates._enumerate import Truth, enumerate
 from gatedjax.gates._estimator import Estimator
-from gatedjax.gates._named import standard_estimators
+from gatedjax.gates._registry import standard_estimators
 from gatedjax.gates._report import (
     Measured,
     ModeRow,

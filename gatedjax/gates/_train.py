@@ -16,11 +16,12 @@ from gatedjax.functional._checks import (
     check_floating,
     check_mask,
     check_same_shape,
+    check_temperature,
     check_that,
     wide_dtype,
 )
 from gatedjax.functional._export import exportable
-from gatedjax.functional._relaxations import log_gumbel_sigmoid
+from gatedjax.functional._relaxations import log_gates_of
 from gatedjax.gates._estimator import (
     ByValues,
     Estimator,
@@ -90,9 +91,11 @@ def draw(
 
 
 def gates_of(estimator: Estimator, logits: Array, noise: Array, mask: Array | None = None) -> Gates:
-    """Computes `draw` without its checks; an estimator with a temperature checks that."""
+    """Computes `draw` without its checks."""
     if isinstance(estimator, SoftGumbel):
-        log_gates = log_gumbel_sigmoid(logits, noise, temperature=estimator.tau)
+        if jnp.ndim(estimator.tau):  # the estimator has checked only that it is positive
+            check_temperature(estimator.tau, jnp.shape(logits))
+        log_gates = log_gates_of(logits, noise, estimator.tau)
         return Gates(jnp.exp(log_gates), log_gates)
     wide = jnp.asarray(logits, wide_dtype(logits))
     if not isinstance(estimator, Pathwise):

@@ -48,23 +48,13 @@ class Junctions(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """The columns of words and of pairs of neighbours in the matrix of features [texts, F].
+    """The columns of words and of pairs of neighbours in the matrix of features [texts, F]."""
 
-    The columns of the character n-grams are in a `Spelling`.
-
-    Attributes:
-      of_word: int64 [V], the column of each word, or -1 for a word without a feature.
-      pairs: int64 [P], the sorted keys a * width + b of the pairs of neighbours (a, b), which are
-        numbers of words. The pair at position i has the column `first_pair + i`.
-      first_pair: the column of the first pair.
-      width: the factor in the keys of pairs, at least the number of words V, so that a key stands
-        for a single pair.
-    """
-
-    of_word: np.ndarray
-    pairs: np.ndarray
-    first_pair: int
-    width: int
+    numbers: np.ndarray  # int64 [V], the number of each word of the texts, or -1: it is in no pair
+    of_word: np.ndarray  # int64 [V], the column of each word, or -1
+    pairs: np.ndarray  # int64 [P], the sorted keys a * width + b of pairs of numbers (a, b)
+    first_pair: int  # the column of the first pair
+    width: int  # above all numbers, so that a key stands for a single pair
 
 
 class Cells(NamedTuple):
@@ -156,6 +146,17 @@ def find_pairs(ids: np.ndarray, rows: np.ndarray, width: int) -> tuple[np.ndarra
     return ids[first] * width + ids[first + 1], first
 
 
+def match_pairs(
+    ids: np.ndarray, rows: np.ndarray, pairs: np.ndarray, width: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the positions in `ids` of the first words of the neighbours whose keys, see
+    `find_pairs`, are in the sorted `pairs`, and the positions of the keys there.
+    """
+    keys, first = find_pairs(ids, rows, width)
+    places = find_keys(pairs, keys)
+    return first[places >= 0], places[places >= 0]
+
+
 def find_borders(
     ids: np.ndarray, rows: np.ndarray, is_unit: np.ndarray, types: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray, list[list[str]]]:
@@ -193,17 +194,16 @@ def count_features(
     ids: np.ndarray,
     rows: np.ndarray,
     columns: Columns,
-    known: np.ndarray,
     spelling: Spelling,
     junctions: Junctions,
     num_columns: int,
 ) -> Cells:
     """Counts the features of texts by the words read `ids`, [T], in the sorted texts `rows`. They
-    are positions in `spelling` and in `known`, which has the positions in `columns.of_word`, or -1.
+    are positions among the V words of `columns` and of `spelling`.
     """
     parts = [
         _count_part(
-            *(ids[begin:end], rows[begin:end], columns, known, spelling),
+            *(ids[begin:end], rows[begin:end], columns, spelling),
             *(junctions.select(begin, end), max(num_columns, 1)),
         )
         for begin, end in itertools.pairwise(split_rows(rows, PART))
@@ -215,17 +215,12 @@ def _count_part(
     ids: np.ndarray,
     rows: np.ndarray,
     columns: Columns,
-    known: np.ndarray,
     spelling: Spelling,
     across: tuple[np.ndarray, Spelling],
     num_columns: int,
 ) -> Cells:
-    numbers = known[ids]
-    of_word = np.full(len(numbers), -1)
-    has_number = numbers >= 0
-    of_word[has_number] = columns.of_word[numbers[has_number]]
-    keys, first = find_pairs(numbers, rows, columns.width)
-    places = find_keys(columns.pairs, keys)
+    of_word = columns.of_word[ids]
+    first, places = match_pairs(columns.numbers[ids], rows, columns.pairs, columns.width)
     spelled = select_spelling(spelling, ids)
     left, borders = across
     # A code stands for a row and a column, so that a single sort counts all cells in their order.
@@ -233,7 +228,7 @@ def _count_part(
     codes = np.concatenate(
         [
             (of_row + of_word)[of_word >= 0],
-            of_row[first[places >= 0]] + (places[places >= 0] + columns.first_pair),
+            of_row[first] + (places + columns.first_pair),
             np.repeat(of_row, np.diff(spelled.starts)) + spelled.columns,
             np.repeat(of_row[left], np.diff(borders.starts)) + borders.columns,
         ]

@@ -77,6 +77,7 @@ def fit_lexicon(
     sample_weight: np.ndarray | None = None,
     head: Head | None = None,
     vectors: Vectors | None = None,
+    pseudo_count: float = 0.0,
 ) -> Iterator[_lexicon.Lexicon]:
     """Fits lexicons of falling share to labelled texts, and yields one for each share.
 
@@ -84,7 +85,7 @@ def fit_lexicon(
     read, which starts from the weights of the stage before. The first stage reads all words and
     ranks them by their effect,
 
-        effect = mean over the places of the word of max_c |part of the word in logit c|
+        effect = sum over the n places of the word of max_c |part of the word in logit c| / (n + k)
 
     and a later stage reads the words with the largest effects, as long as their occurrences fit
     into its share. No step is random, so the same texts give the same lexicons, bit for bit.
@@ -105,6 +106,8 @@ def fit_lexicon(
         that is scaled to 1; None gives all texts the same weight. A text of weight 0 is left out.
       head: the loss and the prediction, such as `LabelHead(3)`; None is `ClassHead(num_classes)`.
       vectors: pretrained vectors of words, see `read_vectors`; None is none.
+      pseudo_count: the number k. Where new texts seldom have the rare words, as in short questions,
+        1 ranks these lower and is better than 0; where letters of rare words decide, it is worse.
 
     Yields:
       The lexicon of each share.
@@ -131,7 +134,7 @@ def fit_lexicon(
             if before is None:
                 before = _fit_stage(corpus, labels, head, read_types, None, sample_weight)
             if effects is None:
-                effects = _compute_effects(corpus, head, before, sample_weight)
+                effects = _compute_effects(corpus, head, before, sample_weight, pseudo_count)
             read_types = choose_words(effects, corpus.counts, share * len(corpus.ids))
             if not read_types.any():
                 raise EmptyLexicon(
@@ -208,11 +211,11 @@ def _count_words(texts: Sequence[Sequence[str]], vectors: Vectors | None) -> _Co
     different = codes[np.diff(codes, prepend=-1) > 0] % max(len(numbers), 1)
     is_ngram = np.bincount(different, minlength=len(numbers)) >= _LEAST
     # An n-gram is in two texts unless all of its words are in a single text.
-    first, last = _find_texts(
-        np.concatenate([ids, len(types) + kinds]),
-        np.concatenate([words.rows, words.rows[left]]),
-        num_words,
-    )
+    places = np.concatenate([ids, len(types) + kinds])
+    rows = np.concatenate([words.rows, words.rows[left]])
+    first, last = np.empty(num_words, np.int64), np.empty(num_words, np.int64)
+    # Of several numbers for a place the last is stored, and the texts of a word are sorted.
+    last[places], first[places[::-1]] = rows, rows[::-1]
     begin = np.full(len(numbers), len(texts))
     end = np.full(len(numbers), -1)
     np.minimum.at(begin, of_word, first[word])
@@ -242,15 +245,6 @@ def _centre(matrix: np.ndarray, split: _features.Spelling, counts: np.ndarray) -
     counts = np.where(np.diff(split.starts) > 0, counts, 0)
     weights = counts @ average_matrix(split, len(matrix)) / max(counts.sum(), 1)
     return np.asarray(matrix - (weights @ matrix).astype(np.float32))
-
-
-def _find_texts(ids: np.ndarray, rows: np.ndarray, num_types: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the first and the last text of each word, int64 [V]; its texts are sorted."""
-    first, last = np.empty(num_types, np.int64), np.empty(num_types, np.int64)
-    # Of several numbers for a place the last is stored.
-    last[ids] = rows
-    first[ids[::-1]] = rows[::-1]
-    return first, last
 
 
 def _fit_stage(
@@ -298,8 +292,7 @@ def _fit_stage(
     cells = _features.count_features(
         ids,
         rows,
-        _features.Columns(of_word, pairs, len(word_types), width),
-        np.arange(width),
+        _features.Columns(np.arange(width), of_word, pairs, len(word_types), width),
         _renumber(corpus.spelling, column_of),
         junctions._replace(spelling=_renumber(junctions.spelling, column_of)),
         num_columns,
@@ -377,10 +370,14 @@ def _warm_start(
 
 
 def _compute_effects(
-    corpus: _Corpus, head: Head, stage: _Stage, sample_weight: np.ndarray | None
+    corpus: _Corpus,
+    head: Head,
+    stage: _Stage,
+    sample_weight: np.ndarray | None,
+    pseudo_count: float,
 ) -> np.ndarray:
-    """Returns the effect of each word in a stage that reads all words: [V]. It is the mean, over
-    the places of the word, of max_c |part of the word in logit c|, with its n-grams and pairs.
+    """Returns the effect of each word in a stage that reads all words, with its n-grams and pairs:
+    [V].
     """
     weights = head.centre(stage.weights * stage.scale[:, None])
     first_pair = len(stage.word_types)
@@ -397,9 +394,7 @@ def _compute_effects(
     for begin, end in itertools.pairwise(_features.split_rows(corpus.rows, _CHUNK)):
         ids, rows = corpus.ids[begin:end], corpus.rows[begin:end]
         parts = of_type[ids]
-        keys, first = _features.find_pairs(ids, rows, len(corpus.types))
-        places = _features.find_keys(stage.pairs, keys)
-        first, places = first[places >= 0], places[places >= 0]
+        first, places = _features.match_pairs(ids, rows, stage.pairs, len(corpus.types))
         # A position is the first word of one pair at most, and the second of one.
         left, borders = corpus.junctions.select(begin, end)
         across = _lexicon.sum_spellings(borders, of_ngrams)
@@ -410,7 +405,7 @@ def _compute_effects(
         each = np.ones(len(rows)) if sample_weight is None else sample_weight[rows]
         sums += np.bincount(ids, each * effects, len(sums))
         masses += np.bincount(ids, each, len(sums))
-    return np.asarray(sums / masses)
+    return np.asarray(sums / (masses + pseudo_count))
 
 
 def _make_lexicon(

@@ -394,7 +394,7 @@ class RealHead(Head):
         weights; None is 1. The standard deviation 0 is replaced by 1.
         """
         targets = np.asarray(targets, np.float64)
-        cls._check_finite(targets)
+        cls(0.0, 1.0).check_targets(targets)
         mean = float(np.average(targets, weights=sample_weight))
         unit = float(np.sqrt(np.average((targets - mean) ** 2, weights=sample_weight)))
         # Equal targets have no spread, and any unit gives the same prediction, their mean.
@@ -412,10 +412,6 @@ class RealHead(Head):
 
     def check_targets(self, targets: np.ndarray) -> None:
         """Raises ValueError unless the targets are finite numbers [n]."""
-        self._check_finite(targets)
-
-    @staticmethod
-    def _check_finite(targets: np.ndarray) -> None:
         is_real = targets.ndim == 1 and np.issubdtype(targets.dtype, np.floating)
         if not is_real or not len(targets) or not np.isfinite(targets).all():
             raise ValueError(f"targets must be finite numbers [n], got {targets[:5]}")
@@ -437,14 +433,12 @@ class RealHead(Head):
         if not np.isfinite(prior).all():
             raise ValueError(f"prior must be finite, got {prior}")
 
-    def _standardise(self, values: np.ndarray) -> np.ndarray:
-        return (values - self.centre_of_targets) / self.unit
-
     def compute_slopes(
         self, scores: np.ndarray, free: np.ndarray, targets: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Computes the losses of n texts and their derivatives, for the solver."""
-        wrong = scores + free - self._standardise(targets)[:, None]
+        standardised = (targets - self.centre_of_targets) / self.unit
+        wrong = scores + free - standardised[:, None]
         return 0.5 * wrong[:, 0] ** 2, wrong, wrong
 
     def add_bias(self, scores: np.ndarray, bias: np.ndarray) -> np.ndarray:

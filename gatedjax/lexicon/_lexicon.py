@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gatedjax.lexicon import _features, _heads
-from gatedjax.lexicon._spelling import NgramKeys, is_spaceless, spell
+from gatedjax.lexicon._spelling import is_spaceless, spell
 from gatedjax.lexicon._vectors import NO_PIECES, Pieces
 
 NOTHING_KNOWN = "nothing of it was in the training texts"
@@ -219,11 +219,14 @@ class Lexicon:
             if getattr(self, name).shape != shape:
                 raise ValueError(f"{name} must have shape {shape}, got {getattr(self, name).shape}")
         # Sorted pairs without repetitions have increasing keys, which a single difference tests.
-        keys = self.pairs.astype(np.int64) @ [max(len(self.words), 1), 1]
         in_range = not self.pairs.size or 0 <= self.pairs.min() <= self.pairs.max() < len(
             self.counts
         )
-        if len(self.counts) > len(self.words) or not in_range or (np.diff(keys) <= 0).any():
+        if (
+            len(self.counts) > len(self.words)
+            or not in_range
+            or (np.diff(self._pair_keys) <= 0).any()
+        ):
             raise ValueError(
                 "pairs must be sorted, different pairs of numbers below the length of counts, at "
                 f"most the number of words, got {self.pairs[:5].tolist()} first, with "
@@ -242,20 +245,13 @@ class Lexicon:
         first = len(self.counts) + len(self.pairs)
         return {ngram: first + number for number, ngram in enumerate(self.ngrams)}
 
-    @functools.cached_property
-    def _ngram_keys(self) -> tuple[NgramKeys, np.ndarray]:
-        keys = NgramKeys(list(self._column_of))
-        return keys, np.fromiter(self._column_of.values(), np.int64)[keys.order]
+    @property
+    def _width(self) -> int:
+        return max(len(self.words), 1)
 
     @functools.cached_property
-    def _columns(self) -> _features.Columns:
-        width = max(len(self.words), 1)
-        of_word = np.full(len(self.words), -1)
-        of_word[: len(self.counts)] = np.arange(len(self.counts))
-        pairs = self.pairs.astype(np.int64)
-        return _features.Columns(
-            of_word, pairs[:, 0] * width + pairs[:, 1], len(self.counts), width
-        )
+    def _pair_keys(self) -> np.ndarray:
+        return np.asarray(self.pairs.astype(np.int64) @ [self._width, 1])
 
     @functools.cached_property
     def _scale(self) -> np.ndarray:
@@ -337,40 +333,36 @@ class Lexicon:
         part_of = np.zeros((len(self.scale), self.head.num_logits))
         parts = self._weights[:, columns].T * values[:, None] / cells.counts[:, None]
         part_of[columns] = self.head.expand(parts) / heat
-        of_words = np.zeros((len(words), self.head.num_logits))
-        places = np.flatnonzero(prepared.is_read)
-        for place in places:
-            kind = prepared.ids[place]
-            number = types.numbers[kind]
-            if 0 <= number < len(self.counts):
-                of_words[place] += part_of[number]
-            start, end = types.spelling.starts[kind : kind + 2]
-            of_words[place] += part_of[types.spelling.columns[start:end]].sum(0)
+        of_read = sum_spellings(_features.select_spelling(types.spelling, ids), part_of)
+        numbers = types.numbers[ids]
+        has_weight = (numbers >= 0) & (numbers < len(self.counts))
+        of_read[has_weight] += part_of[numbers[has_weight]]
         of_vectors = average_pieces(
             _features.select_spelling(types.pieces, ids), self.piece_weights
         )
         # A word that occurs c times has a single vector in the sum.
         of_vectors *= factors / np.bincount(ids)[ids, None]
-        of_words[places] += self.head.expand(of_vectors) / heat
+        of_words = np.zeros((len(words), self.head.num_logits))
+        of_words[prepared.is_read] = of_read + self.head.expand(of_vectors) / heat
         # A pair is in the row of its first word.
         of_pairs = np.zeros((len(ids), self.head.num_logits))
         is_pair = np.zeros(len(ids), bool)
-        keys, first = _features.find_pairs(types.numbers[ids], rows, self._columns.width)
-        found = _features.find_keys(self._columns.pairs, keys)
-        first, found = first[found >= 0], found[found >= 0]
-        of_pairs[first] = part_of[found + self._columns.first_pair]
+        first, found = _features.match_pairs(numbers, rows, self._pair_keys, self._width)
+        of_pairs[first] = part_of[found + len(self.counts)]
         left, borders = self._join(ids, rows, types).select(0, len(ids))
         of_pairs[left] += sum_spellings(borders, part_of)
         is_pair[first] = is_pair[left[np.diff(borders.starts) > 0]] = True
-        first = np.flatnonzero(is_pair)
-        no_score = np.zeros((1, self.head.num_columns))
-        bias = self.head.add_bias(no_score, self.bias.astype(np.float64))[0] / heat
-        if prepared.is_prior[0]:
-            bias = self.head.compute_prior_logits(self.prior)
-        ends = (
-            np.stack([places[first], places[first + 1]], 1) if len(first) else np.zeros((0, 2), int)
-        )
+        first, places = np.flatnonzero(is_pair), np.flatnonzero(prepared.is_read)
+        ends = np.stack([places[first], places[first + 1]], 1)
+        bias = self._find_bias(bool(prepared.is_prior[0]), heat)
         return Parts(bias, of_words, of_pairs[first], ends)
+
+    def _find_bias(self, is_prior: bool, heat: np.ndarray) -> np.ndarray:
+        """Returns the logits [C] of a text before the parts of its words."""
+        if is_prior:
+            return self.head.compute_prior_logits(self.prior)
+        no_score = np.zeros((1, self.head.num_columns))
+        return np.asarray(self.head.add_bias(no_score, self.bias.astype(np.float64))[0] / heat)
 
     def word_parts(self) -> np.ndarray:
         """Returns the weights of the words in the logits, float64 [D, C].
@@ -380,7 +372,7 @@ class Lexicon:
         the coefficients for the C logits, for classes less their mean over the classes.
         """
         words = self.words[: len(self.counts)]
-        spelling = self._spell(words)
+        spelling = _features.find_columns(map(spell, words), self._column_of)
         # The column of a word is its number, and comes before the columns of its n-grams.
         columns = np.insert(spelling.columns, spelling.starts[:-1], np.arange(len(words)))
         starts = spelling.starts + np.arange(len(words) + 1)
@@ -392,7 +384,8 @@ class Lexicon:
 
     def _look_up(self, words: Sequence[str]) -> _Types:
         """Returns the gates and the n-grams of different words."""
-        spelling, pieces = self._spell(words), self.pieces.split(words)
+        spelling = _features.find_columns(map(spell, words), self._column_of)
+        pieces = self.pieces.split(words)
         find = self._number_of.get
         numbers = np.fromiter((find(word, -1) for word in words), np.int64, len(words))
         is_read = np.zeros(len(words), bool)
@@ -415,20 +408,6 @@ class Lexicon:
     def _join(self, ids: np.ndarray, rows: np.ndarray, types: _Types) -> _features.Junctions:
         return _features.find_junctions(ids, rows, types.is_unit, types.words, self._column_of)
 
-    def _spell(self, words: Sequence[str]) -> _features.Spelling:
-        """Returns the columns of the n-grams of words, without n-grams that have no column."""
-        if len(words) < _MANY:
-            return _features.find_columns(map(spell, words), self._column_of)
-        ngrams, columns = self._ngram_keys
-        if not ngrams.is_exact:
-            return _features.find_columns(map(spell, words), self._column_of)
-        keys, sizes = ngrams.spell(words)
-        places = _features.find_keys(ngrams.keys, keys)
-        # The column for the place -1 is not used.
-        return _features.drop_columns(
-            np.where(places >= 0, np.append(columns, -1)[places], -1), sizes
-        )
-
     def _prepare(self, texts: Sequence[Sequence[str]]) -> _Prepared:
         """Numbers texts; in a text of which no known word is read, no word is read."""
         different, ids, rows, _ = _features.number_words(texts)
@@ -440,9 +419,14 @@ class Lexicon:
     def _weigh(
         self, ids: np.ndarray, rows: np.ndarray, num_texts: int, types: _Types
     ) -> tuple[_features.Cells, np.ndarray, np.ndarray]:
+        first_pair = len(self.counts)
+        of_word = np.where(types.numbers < first_pair, types.numbers, -1)
+        columns = _features.Columns(
+            types.numbers, of_word, self._pair_keys, first_pair, self._width
+        )
+        junctions = self._join(ids, rows, types)
         cells = _features.count_features(
-            *(ids, rows, self._columns, types.numbers, types.spelling),
-            *(self._join(ids, rows, types), len(self.scale)),
+            ids, rows, columns, types.spelling, junctions, len(self.scale)
         )
         return cells, *_features.weigh_cells(cells, self._scale, num_texts)
 
@@ -480,10 +464,6 @@ def check_different(name: str, strings: Sequence[str]) -> None:
     if len(set(strings)) < len(strings):
         ((twice, _),) = collections.Counter(strings).most_common(1)
         raise ValueError(f"{name} must be different, got {twice!r} more than once")
-
-
-_MANY = 200
-"""From so many words on their n-grams are found together, which is slow to prepare."""
 
 
 def _split_texts(values: np.ndarray, texts: Sequence[Sequence[str]]) -> list[np.ndarray]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gatedjax.lexicon._features import Numbers, find_keys, find_pairs, flatten
+from gatedjax.lexicon._features import Numbers, find_pairs, flatten, match_pairs
 from gatedjax.lexicon._fit import _MOST_WEIGHTS, _check_arguments, drop_unweighted
 from gatedjax.lexicon._heads import Head, find_temperatures
 from gatedjax.lexicon._lexicon import Lexicon, Parts
@@ -60,7 +60,7 @@ class LinearText(Lexicon):
             texts,
             lambda word: number_of.get(word, -1),
             lambda ngram: column_of.get(ngram, first - 1) - first,
-            (len(self.words), self._columns.pairs, len(self.ngrams)),
+            (len(self.words), self._pair_keys, len(self.ngrams)),
         )
 
     def _weigh_counts(self, counts: _Counts) -> Any:
@@ -102,15 +102,10 @@ class LinearText(Lexicon):
                 if (column := self._column_of.get(ngram)) is not None:
                     share = part_of[column] / len(ngram)
                     np.add.at(of_words, owners[place : place + len(ngram)], share)
-        keys, first = find_pairs(counts.ids, counts.rows, self._columns.width)
-        found = find_keys(self._columns.pairs, keys)
-        first, found = first[found >= 0], found[found >= 0]
-        bias = head.add_bias(np.zeros((1, head.num_columns)), self.bias.astype(np.float64))[0]
-        bias = bias / heat
-        if not len(columns):
-            bias = head.compute_prior_logits(self.prior)
+        first, found = match_pairs(counts.ids, counts.rows, self._pair_keys, self._width)
+        bias = self._find_bias(not len(columns), heat)
         places = np.stack([first, first + 1], 1)
-        return Parts(bias, of_words, part_of[found + self._columns.first_pair], places)
+        return Parts(bias, of_words, part_of[found + len(self.counts)], places)
 
     def word_parts(self) -> np.ndarray:
         """Returns the part of each word in a text of only this word, centred over the classes."""
@@ -221,9 +216,9 @@ def _count(
         width = int(ids.max()) + 1
         sizes = width, np.unique(find_pairs(ids, rows, width)[0]), int(ngrams.max()) + 1
     num_words, pairs, num_ngrams = sizes
-    keys, first = find_pairs(ids, rows, max(num_words, 1))
+    first, places = match_pairs(ids, rows, pairs, max(num_words, 1))
     of_words = _make_matrix(rows, ids, (num_texts, num_words))
-    of_pairs = _make_matrix(rows[first], find_keys(pairs, keys), (num_texts, len(pairs)))
+    of_pairs = _make_matrix(rows[first], places, (num_texts, len(pairs)))
     # A run is spelled only once, however many texts have it.
     spelled = _make_matrix(run_of_ngram, ngrams, (len(runs), num_ngrams))
     of_ngrams = _make_matrix(run_rows, of_run, (num_texts, len(runs))) @ spelled

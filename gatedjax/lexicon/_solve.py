@@ -7,11 +7,13 @@ from threadpoolctl import threadpool_limits
 
 from gatedjax.lexicon._heads import ClassHead, Head
 
-# The slope of the mean loss and the relative decrease of the loss at which the solver stops, and
-# its largest number of steps. Nearer to the optimum the accuracy does not change.
-_SLOPE, _DECREASE, _STEPS = 1e-4, 1e-4, 100
-# Vectors that L-BFGS stores.
-_HISTORY = 5
+# The length of the gradient at which the solver stops, and its largest number of steps. Nearer to
+# the optimum the accuracy does not change.
+_SLOPE, _STEPS = 5e-3, 100
+# The first and the largest length of a step; the weights of words and letters are of this length.
+_RADIUS, _LARGEST_RADIUS = 100.0, 1e4
+# The largest change of a score for a difference of slopes, which have 64 bits.
+_CHANGE = 1e-5
 
 
 def choose_words(scores: np.ndarray, counts: np.ndarray, room: float) -> np.ndarray:
@@ -67,7 +69,7 @@ def fit_weights(
       inverse_penalty: the number C. The bias has no penalty.
       start: weights and bias from which the solver starts, of the same shapes as the result; None
         is weights of 0 and the bias that the head proposes.
-      steps: the largest number of steps of L-BFGS.
+      steps: the largest number of steps of Newton's method in a trust region.
       sample_weight: [n], the weight w of each row; None is 1.
       head: the loss and the number of weights; None is `ClassHead(num_classes)`.
 
@@ -85,32 +87,62 @@ def fit_weights(
     if not isinstance(matrix, np.ndarray):
         transposed = transposed.tocsr()
     dtype = matrix.dtype  # type: ignore[attr-defined]
+    mass = np.ones(num_texts) if sample_weight is None else sample_weight
+
+    def measure(point: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the scores [n, K] without the biases, and the parameters of the biases."""
+        weights = point[: width * columns].reshape(width, columns)
+        return (matrix @ weights.astype(dtype)).astype(np.float64), point[width * columns :]
+
+    def find_slopes(
+        scores: np.ndarray, free: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        losses, wrong, of_free = head.compute_slopes(scores, free, labels)
+        return losses * mass, wrong * mass[:, None], of_free * mass[:, None]
+
+    def add_up(wrong: np.ndarray, of_free: np.ndarray, point: np.ndarray) -> np.ndarray:
+        """Returns the gradient of the penalised loss divided by the number of texts."""
+        slope = (transposed @ wrong.astype(dtype)).ravel()
+        slope = inverse_penalty * np.concatenate([slope, of_free.sum(0)])
+        slope[: width * columns] += point[: width * columns]
+        # The mean over the texts lets a single `_SLOPE` stop the solver for data of any size.
+        return slope / num_texts
+
+    # The slopes at the last point, where the solver asks for the curvature.
+    last: list[np.ndarray] = []
 
     def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
-        """Returns the penalised loss divided by the number of texts, and its gradient."""
-        weights, free = point[: width * columns].reshape(width, columns), point[width * columns :]
-        scores = matrix @ weights.astype(dtype)
-        losses, wrong, of_free = head.compute_slopes(scores, free, labels)
-        if sample_weight is not None:
-            losses, wrong = losses * sample_weight, wrong * sample_weight[:, None]
-            of_free = of_free * sample_weight[:, None]
-        loss = float(losses.sum())
-        slope = transposed @ wrong.astype(dtype)
-        value = inverse_penalty * loss + 0.5 * float(np.vdot(weights, weights))
-        gradient = np.empty_like(point)
-        np.add(
-            slope * inverse_penalty, weights, out=gradient[: width * columns].reshape(weights.shape)
+        scores, free = measure(point)
+        losses, wrong, of_free = find_slopes(scores, free)
+        last[:] = point, scores, wrong, of_free
+        weights = point[: width * columns]
+        value = inverse_penalty * float(losses.sum()) + 0.5 * float(weights @ weights)
+        return value / num_texts, add_up(wrong, of_free, point)
+
+    def curve(point: np.ndarray, direction: np.ndarray) -> np.ndarray:
+        """Returns the product of the Hessian and a direction, by the difference of two slopes."""
+        if not np.array_equal(point, last[0]):
+            objective(point)
+        _, scores, wrong, of_free = last
+        along, free = measure(direction)
+        change = _CHANGE / max(np.abs(along).max(), np.abs(free).max(), 1e-300)
+        _, moved, moved_free = find_slopes(
+            scores + change * along, point[width * columns :] + change * free
         )
-        gradient[width * columns :] = inverse_penalty * of_free.sum(0)
-        # The mean over the texts lets a single `_SLOPE` stop the solver for data of any size.
-        gradient /= num_texts
-        return value / num_texts, gradient
+        return add_up((moved - wrong) / change, (moved_free - of_free) / change, direction)
 
     point = np.concatenate([np.zeros(width * columns), head.start_free(labels)])
     if start is not None:
         point = np.concatenate([start[0].ravel(), head.make_free(start[1].ravel())])
-    options = {"maxiter": steps, "gtol": _SLOPE, "ftol": _DECREASE, "maxcor": _HISTORY}
+    options = {
+        "maxiter": steps,
+        "gtol": _SLOPE,
+        "initial_trust_radius": _RADIUS,
+        "max_trust_radius": _LARGEST_RADIUS,
+    }
     with threadpool_limits(1, "blas"):
-        point = minimize(objective, point, jac=True, method="L-BFGS-B", options=options).x
+        point = minimize(
+            objective, point, jac=True, hessp=curve, method="trust-ncg", options=options
+        ).x
     weights = point[: width * columns].reshape(width, columns)
     return weights, head.make_bias(point[width * columns :])

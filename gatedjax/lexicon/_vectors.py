@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import importlib.util
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,9 +42,14 @@ class Pieces:
 
     @functools.cached_property
     def _splitter(self) -> Any:
-        library = _import_tokenizers()
         try:
-            splitter = library.Tokenizer.from_str(self.tokenizer)
+            import tokenizers
+        except ImportError as error:
+            raise ImportError(
+                "vectors of pieces of words need the library tokenizers: pip install tokenizers"
+            ) from error
+        try:
+            splitter = tokenizers.Tokenizer.from_str(self.tokenizer)
         except Exception as error:  # The library raises this class itself.
             raise ValueError(
                 f"the tokenizer of vectors must be one of the library tokenizers: {error}"
@@ -61,8 +66,10 @@ class Pieces:
         """Returns the number of pieces N."""
         return self._splitter.get_vocab_size() if self.tokenizer else len(self.words)
 
-    def split(self, words: Iterable[str]) -> Spelling:
+    def split(self, words: Collection[str]) -> Spelling:
         """Returns the numbers of the pieces of each word, none for a word without a vector."""
+        if not (self.words or self.tokenizer):
+            return Spelling(np.zeros(0, np.int64), np.zeros(len(words) + 1, np.int64))
         names = map(_name, words)
         if self.tokenizer:
             # Half of a surrogate pair, which a file may have, is no character for the library.
@@ -148,7 +155,9 @@ def _read_file(path: Path, words: Iterable[str]) -> Vectors:
 def _read_package(name: str) -> Vectors:
     # The loader of a package may ask a server for a file that the package has.
     folder = _find_package(name)
-    matrices, tokenizers = sorted(folder.rglob("*.safetensors")), _find_tokenizers(folder)
+    matrices = sorted(folder.rglob("*.safetensors"))
+    texts = [path.read_text("utf-8") for path in sorted(folder.rglob("*tokenizer*.json"))]
+    tokenizers = [text for text in texts if "vocab" in json.loads(text).get("model", {})]
     if len(matrices) != 1 or len(tokenizers) != 1:
         raise ValueError(
             f"the package {name!r} must have a single matrix of vectors (.safetensors) and its "
@@ -174,21 +183,6 @@ def _find_package(name: str) -> Path:
             "file (.vec, .txt, .bin), or pip install wordllama and give wordllama"
         )
     return Path(next(iter(spec.submodule_search_locations)))
-
-
-def _find_tokenizers(folder: Path) -> list[str]:
-    texts = [path.read_text("utf-8") for path in sorted(folder.rglob("*tokenizer*.json"))]
-    return [text for text in texts if "vocab" in json.loads(text).get("model", {})]
-
-
-def _import_tokenizers() -> Any:
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise ImportError(
-            "vectors of pieces of words need the library tokenizers: pip install tokenizers"
-        ) from error
-    return tokenizers
 
 
 def embed_words(vectors: Vectors, vocabulary: Vocabulary) -> _embeddings.Embeddings:

@@ -117,13 +117,6 @@ def _answers(
     return jnp.where(answerable, -jnp.where(answerable, answer, 0), 0), answerable
 
 
-def predicted_candidates(log_probs: Float[Array, "B C"], mask: Array) -> Int[Array, " B"]:
-    """Returns the index of the most probable candidate."""
-    # `argmax` of a row of -inf would be candidate 0, which may be padding.
-    some = jnp.any(~jnp.isneginf(log_probs), axis=-1)
-    return jnp.where(some, jnp.argmax(log_probs, axis=-1), jnp.argmax(mask, axis=-1))
-
-
 @dataclasses.dataclass(frozen=True)
 class ClozeTask(ClassifierTask):
     """The task of choosing an answer among candidates, with -log Pr(answer) as the loss. An answer
@@ -170,7 +163,10 @@ def _score(log_probs: Float[Array, "B C"], batch: Batch) -> tuple[Metrics, Predi
     """Returns (metrics, predictions) of a batch, two dicts."""
     label, weight = batch["label"], batch["weight"]
     losses, answerable = _answers(log_probs, label)
-    predicted = predicted_candidates(log_probs, batch["candidate_mask"])
+    # `argmax` of a row of -inf would be candidate 0, which may be padding.
+    first = jnp.argmax(batch["candidate_mask"], axis=-1)
+    some = jnp.any(~jnp.isneginf(log_probs), axis=-1)
+    predicted = jnp.where(some, jnp.argmax(log_probs, axis=-1), first)
     # An answer that does not occur counts as wrong, also where the first candidate is predicted for
     # lack of a better and happens to be the answer.
     correct = ((predicted == label) & answerable).astype(jnp.float32)

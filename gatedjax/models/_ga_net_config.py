@@ -18,7 +18,7 @@ from gatedjax._utils.field_limits import (
 )
 from gatedjax._utils.limits import MOST_LAYERS, MOST_LENGTH, MOST_STEPS
 from gatedjax.gates import Estimator
-from gatedjax.gates._named import KINDS, EstimatorName, create_estimator
+from gatedjax.gates._registry import KINDS, EstimatorName, create_estimator
 from gatedjax.models._checks import check_defaults
 
 
@@ -96,8 +96,8 @@ class GateConfig:
         Its name is `estimation`. temperature is tau, a float or a traced scalar, for an estimator
         that has a temperature; the remaining estimators ignore it.
         """
-        draws = self.estimator_draws
-        return create_estimator(self.estimation, temperature=temperature, draws=draws)
+        name = self.estimator or "soft_gumbel"
+        return create_estimator(name, temperature=temperature, draws=self.estimator_draws)
 
 
 @document_fields

@@ -51,7 +51,7 @@ def skip_closed_words(
     """
     values, closed = open_one(net.config, encoded, gates)
     # With the rule "soft" a text with all gates closed is read whole.
-    if net.config.gates.empty == "soft" and closed is not None:
+    if net.config.gates.empty == "soft":
         values = jnp.where(closed[..., None], 1.0, values)
     return _run_backbone(
         net, encoded, encoded.words, encoded.mask, batch, train=train, gates=values
@@ -123,13 +123,13 @@ def read_into_slots(
 
 def _select_words(
     net: Any, encoded: Encoded, gates: Gates
-) -> tuple[Float[Array, "*S B T"], Bool[Array, "*S B T"], Bool[Array, "*S B"] | None]:
-    """Returns (values, is_open, closed) for the gates of a batch of texts."""
+) -> tuple[Float[Array, "*S B T"], Bool[Array, "*S B T"], Bool[Array, "*S B"]]:
+    """Returns (values, is_open, closed) for the hard gates of a batch of texts."""
     values, closed = open_one(net.config, encoded, gates)
     mask = jnp.broadcast_to(encoded.mask, values.shape)
     is_open = mask & (values > 0)
     # With the rule "soft" a text with all gates closed is read whole.
-    if net.config.gates.empty == "soft" and closed is not None:
+    if net.config.gates.empty == "soft":
         is_open = jnp.where(closed[..., None], mask, is_open)
     return values, is_open, closed
 

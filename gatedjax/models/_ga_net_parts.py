@@ -68,11 +68,9 @@ class Encoded:
 
 def open_one(
     config: GANetConfig, encoded: Encoded, gates: Gates
-) -> tuple[Float[Array, "*S B T"], Bool[Array, "*S B"] | None]:
-    """Opens the likeliest gate where all are closed; returns the gates and the closed texts."""
+) -> tuple[Float[Array, "*S B T"], Bool[Array, "*S B"]]:
+    """Opens the likeliest of hard gates where all are closed; returns gates and closed texts."""
     values = gates.values
-    if not gates.hard:
-        return values, None
     logits, mask = (
         jnp.broadcast_to(its, values.shape) for its in (encoded.gate_logits, encoded.mask)
     )

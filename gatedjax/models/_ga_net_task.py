@@ -15,7 +15,7 @@ from gatedjax.functional._devices import on_rows
 from gatedjax.gates import Estimator, Pathwise
 from gatedjax.gates import train as train_gates
 from gatedjax.gates._estimator import check_estimator
-from gatedjax.gates._named import takes_temperature
+from gatedjax.gates._registry import takes_temperature
 from gatedjax.models._checks import check_batch, schedule
 from gatedjax.models._classification import (
     NetworkTask,

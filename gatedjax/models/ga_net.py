@@ -37,7 +37,6 @@ from gatedjax.gates import Estimator, Pathwise, SoftGumbel
 from gatedjax.gates._train import Gates, draw, gates_of
 from gatedjax.models import _ga_net_input as on_input
 from gatedjax.models._checks import check_batch, schedule
-from gatedjax.models._classification import word_vectors
 from gatedjax.models._ga_net_config import GANetConfig as GANetConfig
 from gatedjax.models._ga_net_config import GANetDropout as GANetDropout
 from gatedjax.models._ga_net_config import GateConfig as GateConfig
@@ -98,7 +97,9 @@ class GANet(nn.Module):
         check_fields(self)
         c = self.config
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}
-        self.embed = word_vectors(self)
+        self.embed = gnn.WordEmbedding(
+            self.vocab_size, c.embedding_dim, c.freeze_embeddings, self.embeddings, **types
+        )
         self.backbone = gnn.LSTM(
             c.hidden,
             num_layers=c.num_layers,
@@ -270,7 +271,7 @@ class GANet(nn.Module):
                 return on_input.read_open_words(self, encoded, gates, batch, train=train)
             encode = on_input.skip_closed_words if gates.hard else on_input.read_scaled_words
             encoded = encode(self, encoded, gates, batch, train=train)
-        values, closed = open_one(config, encoded, gates)
+        values, closed = open_one(config, encoded, gates) if gates.hard else (gates.values, None)
         mask, scores = (jnp.broadcast_to(x, values.shape) for x in (encoded.mask, encoded.scores))
         if gates.logarithms is not None:
             # Eq. 9 in log space: a gate too small for float32 still has a weight and a gradient.

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.types import Params, Tree
+from gatedjax.functional._checks import check_dtype, check_shape
 from gatedjax.functional._devices import rows_like, take_rows
 from gatedjax.functional._export import exportable
 from gatedjax.functional._types import Carry
@@ -142,15 +143,9 @@ class RAULanguageModel(nn.Module):
         if not jnp.issubdtype(tokens.dtype, jnp.integer):
             raise ValueError(f"tokens must be integers, got dtype {tokens.dtype}")
         if "reset" in batch:
-            if batch["reset"].shape != lengths.shape:
-                raise ValueError(
-                    f"reset must have shape {lengths.shape}, got {batch['reset'].shape}"
-                )
-            if batch["reset"].dtype != bool:
-                raise TypeError(
-                    "reset must be bool (True = the row begins a text), got dtype "
-                    f"{batch['reset'].dtype}"
-                )
+            reset = {"reset": batch["reset"]}
+            check_dtype(jnp.bool_, "bool (True = the row begins a text)", reset)
+            check_shape(lengths.shape, **reset)
         # Rows with a reset, and all rows of the first window, start with this state.
         begin = self.recurrent.initial_carry(tokens.shape[0])
         if carry is None:

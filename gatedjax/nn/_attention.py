@@ -69,7 +69,7 @@ class TokenScore(nn.Module):
         """
         check_fields(self)
         check_floating(states=states)
-        types = take_fields(self, "dtype", "param_dtype")
+        types: Keywords = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         if self.kind == "mlp1":
             width, init = self.features or states.shape[-1], self.kernel_init or LECUN
             dense = nn.Dense(width, kernel_init=init, bias_init=self.bias_init, **types)
@@ -225,8 +225,8 @@ class GatePredictor(nn.Module):
         check_floating(xs=xs)
         mask = jnp.ones(xs.shape[:-1], bool) if mask is None else mask
         check_mask(mask, xs.shape[:-1])
-        xs = real_alone(xs, mask)
-        types = take_fields(self, "dtype", "param_dtype")
+        xs = jnp.where(mask[..., None], xs, 0)
+        types: Keywords = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         if self.kind == "lstm":
             _, hidden = LSTM(
                 self.features,

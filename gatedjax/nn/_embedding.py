@@ -9,7 +9,6 @@ from jaxtyping import Array, Float, Int
 from gatedjax._utils.field_checks import check_fields
 from gatedjax.functional._checks import integers_of
 from gatedjax.functional._devices import take_rows
-from gatedjax.functional._recurrence import real_alone
 from gatedjax.functional._types import Carry, Dtype
 from gatedjax.nn._initializers import symmetric_uniform
 from gatedjax.nn._types import Initializer
@@ -74,4 +73,4 @@ class WordEmbedding(nn.Module):
             table = lax.stop_gradient(table)
         vectors = take_rows(table, places).astype(self.dtype or table.dtype)
         # Padding is set to 0 here and not in the table, because training could change a row.
-        return real_alone(vectors, tokens != 0)
+        return jnp.where((tokens != 0)[..., None], vectors, 0)

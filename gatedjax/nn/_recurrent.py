@@ -25,7 +25,7 @@ from gatedjax.functional._types import Carry, Dtype
 from gatedjax.nn._cells import Cell, GRUCell, LSTMCell, RAUCell
 from gatedjax.nn._initializers import GLOROT, ORTHOGONAL, ZEROS
 from gatedjax.nn._keys import example_keys, fold_keys, warn_unused
-from gatedjax.nn._types import Initializer, take_fields
+from gatedjax.nn._types import Initializer
 
 DIRECTIONS = "forward", "backward"
 
@@ -77,7 +77,7 @@ def check_recurrent_dropout(cell: Callable[..., Any], rate: float) -> None:
     """Raises ValueError if a cell cannot take the mask of recurrent dropout."""
     # Only the cell knows which part of its carry enters products. Dropout of a whole carry would
     # multiply a state that a gate keeps by 1 / keep at each step.
-    if rate > 0 and "recurrent_dropout_mask" not in inspect.signature(cell).parameters:
+    if "recurrent_dropout_mask" not in inspect.signature(cell).parameters:
         raise ValueError(
             "recurrent_dropout must be 0 for a cell whose call has no argument "
             f"recurrent_dropout_mask, got {rate} for {cell!r}"
@@ -113,7 +113,8 @@ def run_layers(
     if time_major:
         xs, mask, resets, gates = map(swap_time, (xs, mask, resets, gates))
     mask = step_mask(xs.shape[:2], mask, lengths)
-    check_resets(resets, xs.shape[:2])
+    if resets is not None:
+        check_resets(resets, xs.shape[:2])
     carries = []
     for index in range(stack.num_layers):
         layer = create_layer(index, xs)
@@ -266,7 +267,8 @@ class _Stack(nn.Module):
             if not isinstance(cell, LSTMCell):
                 kind = type(cell if isinstance(self, Recurrent) else self).__name__
                 raise ValueError(f"gates must be None for {kind}: only LSTM has them")
-        check_recurrent_dropout(cell, stack.recurrent_dropout)
+        if stack.recurrent_dropout > 0:
+            check_recurrent_dropout(cell, stack.recurrent_dropout)
         make_keys = None
         if stack.dropout > 0 or stack.recurrent_dropout > 0:
             if deterministic:
@@ -394,8 +396,8 @@ class _OwnCell(_Stack):
     @nn.nowrap
     def _cell(self) -> Cell:
         # The cell has the options of the stack that are fields of it.
-        names = [field.name for field in dataclasses.fields(self._cell_class) if field.init]
-        options = take_fields(self, *(name for name in names if name not in ("parent", "name")))
+        names = {field.name for field in dataclasses.fields(self._cell_class) if field.init}
+        options = {name: getattr(self, name) for name in names - {"parent", "name"}}
         return self._cell_class(**options, parent=None)
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 from gatedjax import functional as F
 from gatedjax.functional._export import exportable
 from gatedjax.gates import Estimator, MeanField, Pathwise, STGumbel
-from gatedjax.gates._named import KINDS, NOT_OF_PAIRS, EstimatorName, create_estimator
+from gatedjax.gates._registry import KINDS, NOT_OF_PAIRS, EstimatorName, create_estimator
 from gatedjax.gates._score import MultiPass
 from gatedjax.gates._train import Gates, draw
 

@@ -226,9 +226,10 @@ class CheckpointStore:
         Raises:
           CheckpointNotSaved: if a save failed since the last call.
         """
-        busy = self._manager is not None and self._manager.is_saving_in_progress()
-        if self._saving is not None and (wait or not busy):
-            self.wait()
+        if self._saving is not None:
+            busy = self._manager is not None and self._manager.is_saving_in_progress()
+            if wait or not busy:
+                self.wait()
         saved, self._saved = self._saved, []
         return saved
 

@@ -20,10 +20,10 @@ from gatedjax.training.data import TrainData, eval_batches, first_eval_batch, pa
 from gatedjax.training.distributed import Seen, gather
 from gatedjax.training.identity import identity_of, mapping_of, settings_of
 from gatedjax.training.loop import FitResult, Hook, Program, Run, train_all
-from gatedjax.training.metrics import Metrics, Ratio, merge, to_floats
-from gatedjax.training.parallel import Parallel, is_constant, make_parallel, with_rows
-from gatedjax.training.step import TrainState, fill_in, init_state, path_of, step_rngs, trained
-from gatedjax.training.task import Batch, Carried, Trainable, call_evaluate, call_loss, init_carried
+from gatedjax.training.metrics import Metrics, merge, to_floats
+from gatedjax.training.parallel import Parallel, is_constant, make_parallel, pack, with_rows
+from gatedjax.training.step import TrainState, fill_in, init_state, path_of, trained
+from gatedjax.training.task import Batch, Carried, Trainable, call_evaluate, init_carried
 
 # Equal runs of a process share compiled programs, which belong to these objects.
 shared_optimizer = functools.lru_cache(maxsize=16)(make_optimizer)
@@ -114,23 +114,26 @@ def fit(
     first = parallel.pad(data.first)
     start = Start.of(task, tx, key, first, params)
     evaluation = first_eval_batch(eval_data)
-    metrics = check_outputs(task, start.like, first, evaluation, config.best_metric)
-    check_eval_params(eval_params, task, start.like)
+    like = start.like
+    step = parallel.train_step(task, tx, like)
+    # With the shardings of a step, which shares this trace of the loss.
+    placed = jax.tree.map(lambda x, at: x.update(sharding=at), like, parallel.shardings(like))
+    metrics = jax.eval_shape(step, placed, None, parallel.put_batch(first), key)[1]
+    check_evaluation(task, like, evaluation, config.best_metric)
+    check_eval_params(eval_params, task, like)
     identity: dict[str, Any] = {"settings": settings_of(settings, config)}
     metadata_values = mapping_of({} if metadata is None else metadata, "metadata")
     if workdir is not None or parallel.several:
         # The identity has no filler rows, because their number depends on the devices.
         base = pad_rows(data.first, config.accumulate)
         same = len(base["weight"]) == len(first["weight"])
-        alone = start.like if same else Start.of(task, tx, key, base, params).like
+        alone = like if same else Start.of(task, tx, key, base, params).like
         identity |= identity_of(
             task, tx, eval_params, config.accumulate, alone, base, eval_data, evaluation,
             start.params,
         )  # fmt: skip
         if not data.repeatable:  # their first batch is another each time
             del identity["train_data"], identity["programs"]["init"]
-    like = start.like
-    step = parallel.train_step(task, tx, like)
     best_of = functools.partial(point_of, task, eval_params)
     point = jax.jit(best_of, out_shardings=parallel.shardings(jax.eval_shape(best_of, like)))
 
@@ -146,7 +149,8 @@ def fit(
 
     program = Program(
         like=like,
-        sums=sums_of(metrics, len(reachable_of(task, like))),
+        metrics=metrics,
+        sums=jax.eval_shape(pack, metrics),
         init=lambda: start.put(parallel),
         step=lambda state, sums, batch, running: step(state, sums, parallel.put_batch(batch), key),
         evaluate=None
@@ -157,7 +161,7 @@ def fit(
         fill=fill,
         data=data,
         names=[{}],
-        rates=rates_of(None if optimizer is not None else config),
+        rates=rates_of(None if optimizer is not None else config, like.opt_state),
         reachable=reachable_of(task, like),
     )
     return train_all(Run(program, config, parallel, workdir, identity, metadata_values, hook))[0]
@@ -256,22 +260,13 @@ def check_params(params: Any, like: Any) -> Any:
     return jax.tree.unflatten(jax.tree.structure(like), [arrays[name] for name in named(like)])
 
 
-def check_outputs(
-    task: Any, like: TrainState, first: Batch, evaluation: Batch | None, best_metric: str
-) -> Metrics:
-    """Traces the loss and the evaluation, which check their results; returns the loss's metrics."""
-    key = jax.random.key(0)
-    metrics, _ = jax.eval_shape(
-        lambda params, batch, carried: call_loss(task, params, batch, step_rngs(key, 0), carried),
-        like.params,
-        first,
-        like.carried,
-    )
+def check_evaluation(task: Any, like: Any, evaluation: Batch | None, best_metric: str) -> None:
+    """Traces the evaluation, which checks its results, and looks for the best metric."""
     if evaluation is None:
-        return metrics
+        return
 
     def evaluate(params: Any, batch: Batch, shared: Any) -> Metrics:
-        carried = Carried(init_carried(task, key, batch).rows, shared)
+        carried = Carried(init_carried(task, jax.random.key(0), batch).rows, shared)
         return call_evaluate(task, params, batch, carried)[0]
 
     names = jax.eval_shape(evaluate, like.params, evaluation, like.carried.shared)
@@ -281,7 +276,6 @@ def check_outputs(
             f"best_metric must be one of {sorted(names)}, the metrics of evaluate, got "
             f"{best_metric!r}: give config=TrainConfig(best_metric=...)"
         )
-    return metrics
 
 
 def check_eval_params(point: Callable[[Any, Any], Any], task: Any, like: TrainState) -> None:
@@ -304,17 +298,6 @@ def check_eval_params(point: Callable[[Any, Any], Any], task: Any, like: TrainSt
         )
 
 
-def sums_of(metrics: Metrics, parameters: int) -> Metrics:
-    """Returns shapes and dtypes of the metrics of a step, from the metrics of the loss."""
-
-    def number(*shape: int) -> Any:
-        return jax.ShapeDtypeStruct(shape, jnp.float32)
-
-    added = {name: Ratio(number(), number()) for name in ("grad_norm", "skipped")}
-    of_loss = {name: ratio for name, ratio in metrics.items() if name != "objective"}
-    return of_loss | added | {"reached": Ratio(number(parameters), number())}
-
-
 def point_of(task: Any, eval_params: Callable[[Any, Any], Any], state: TrainState) -> Any:
     """Returns the arrays that an evaluation uses: parameters, and the shared carried arrays."""
     params = eval_params(trained(task, state.params), state.opt_state)
@@ -327,31 +310,31 @@ def reachable_of(task: Any, like: TrainState) -> list[str]:
     return [path_of(path) if leaf.size else "" for path, leaf in leaves]
 
 
-def rates_of(config: TrainConfig | None) -> Callable[[Any], dict[str, Any]]:
+def rates_of(config: TrainConfig | None, like: Any) -> Callable[[Any], dict[str, Any]]:
     """Returns a function (opt_state) -> the learning rate of the last update by name.
 
     The rate of another optimizer, for config None, is found if `optax.inject_hyperparams` keeps it.
     """
+
+    def read(array: Any) -> Callable[[Any], Any]:
+        place = [leaf is array for leaf in jax.tree.leaves(like)].index(True)
+        return lambda opt_state: jax.device_get(jax.tree.leaves(opt_state)[place])
+
     if config is None:
-
-        def injected(opt_state: Any) -> dict[str, Any]:
-            rates = optax.tree.get_all_with_path(opt_state, "learning_rate")
-            values = [value for _, value in rates if isinstance(value, jax.Array)]
-            return {"learning_rate": jax.device_get(values[0])} if len(values) == 1 else {}
-
-        return injected
+        rates = [rate for _, rate in optax.tree.get_all_with_path(like, "learning_rate")]
+        arrays = [rate for rate in rates if isinstance(rate, jax.ShapeDtypeStruct)]
+        if len(arrays) != 1:
+            return lambda opt_state: {}
+        injected = read(arrays[0])
+        return lambda opt_state: {"learning_rate": injected(opt_state)}
     rate = learning_rate_of(config.optimizer, config.num_steps)
     if not callable(rate):
         return lambda opt_state: {"learning_rate": rate}
     # A compiled schedule costs less than its many small operations.
     scheduled = jax.jit(lambda count: rate(jnp.maximum(count - 1, 0)))
     is_count = lambda node: isinstance(node, optax.ScaleByScheduleState)  # noqa: E731
-
-    def at_count(opt_state: Any) -> dict[str, Any]:
-        nodes = filter(is_count, jax.tree.leaves(opt_state, is_leaf=is_count))
-        return {"learning_rate": np.asarray(scheduled(jax.device_get(next(nodes).count)))}
-
-    return at_count
+    count = read(next(filter(is_count, jax.tree.leaves(like, is_leaf=is_count))).count)
+    return lambda opt_state: {"learning_rate": np.asarray(scheduled(count(opt_state)))}
 
 
 def evaluate(

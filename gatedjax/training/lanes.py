@@ -20,19 +20,18 @@ from gatedjax.training.config import eval_params as default_point
 from gatedjax.training.data import TrainData, check_batch, eval_batches, first_eval_batch, pad_rows
 from gatedjax.training.fit import (
     Start,
+    check_evaluation,
     check_optimizer,
     check_options,
-    check_outputs,
     point_of,
     rates_of,
     reachable_of,
     summary_of,
-    sums_of,
 )
 from gatedjax.training.identity import array_digests, identity_of, mapping_of, settings_of
 from gatedjax.training.loop import FitResult, Hook, Program, Run, rows_of, train_all
 from gatedjax.training.metrics import Metrics, merge
-from gatedjax.training.parallel import Parallel, add_metrics
+from gatedjax.training.parallel import Parallel, add_metrics, pack
 from gatedjax.training.step import TrainState, make_train_step
 from gatedjax.training.task import Batch, Carried, Trainable, call_evaluate
 
@@ -219,7 +218,9 @@ def fit_lanes(
             "task must not carry rows from batch to batch for several seeds, got "
             f"{type(task).__name__}"
         )
-    metrics = check_outputs(task, start.like, first, evaluation, config.best_metric)
+    solo = make_train_step(task, tx, accumulate=config.accumulate, reach=True)
+    metrics = jax.eval_shape(solo, start.like, first, keys[0])[1]
+    check_evaluation(task, start.like, evaluation, config.best_metric)
     identity: dict[str, Any] = {"settings": settings_of(settings, config)}
     metadata_values = mapping_of({} if metadata is None else metadata, "metadata")
     if workdir is not None:
@@ -237,8 +238,8 @@ def fit_lanes(
     values, seeds = parallel.put((values, jnp.stack(keys)), parallel.rows)
 
     def lane_step(
-        state: TrainState, sums: Metrics, batch: Batch, active: Any, key: Any, value: Any
-    ) -> tuple[TrainState, Metrics, jax.Array]:
+        state: TrainState, sums: jax.Array, batch: Batch, active: Any, key: Any, value: Any
+    ) -> tuple[TrainState, jax.Array, jax.Array]:
         rule = tx
         if of_rate:
             # The optimiser is built here, because its rate is an argument of the program.
@@ -265,7 +266,7 @@ def fit_lanes(
     test = jax.jit(jax.vmap(lane_evaluate, (0, 0, 0 if per_seed else None)))
     point = jax.jit(jax.vmap(lambda state: point_of(task, default_point, state)))
 
-    def train_step(state: TrainState, sums: Metrics, batch: Batch, running: list[int]) -> Any:
+    def train_step(state: TrainState, sums: jax.Array, batch: Batch, running: list[int]) -> Any:
         active = parallel.put(np.isin(rows, running), parallel.rows)
         return step(state, sums, parallel.put(batch, parallel.rows), active, seeds, values)
 
@@ -304,7 +305,8 @@ def fit_lanes(
 
     program = Program(
         like=like,
-        sums=lift(sums_of(metrics, len(reachable_of(task, start.like)))),
+        metrics=metrics,
+        sums=lift(jax.eval_shape(pack, metrics)),
         init=init,
         step=train_step,
         evaluate=None if eval_data is None else evaluate,
@@ -319,7 +321,7 @@ def fit_lanes(
         # The lines of a sweep have the peak of their lane under the same name.
         rates=(lambda opt_state: {})
         if of_rate
-        else rates_of(config if optimizer is None else None),
+        else rates_of(config if optimizer is None else None, like.opt_state),
         reachable=reachable_of(task, start.like),
     )
     return train_all(Run(program, config, parallel, workdir, identity, metadata_values, hook))

@@ -23,7 +23,7 @@ from gatedjax.training.data import TrainData, check_batch
 from gatedjax.training.distributed import Seen, agree, gather, gather_text, is_main
 from gatedjax.training.identity import compare, flatten
 from gatedjax.training.metrics import Metrics, to_floats
-from gatedjax.training.parallel import Parallel
+from gatedjax.training.parallel import Parallel, unpack
 from gatedjax.training.progress import ProgressView, format_metrics
 from gatedjax.training.step import TrainState
 from gatedjax.training.task import Batch
@@ -169,10 +169,11 @@ class Program:
     """The functions of a run, or of L runs side by side, with a first axis L of all arrays."""
 
     like: TrainState  # shapes and dtypes
-    sums: Metrics  # shapes and dtypes of the metrics of a step
+    metrics: Metrics  # shapes and dtypes of the metrics of a step of one run
+    sums: Any  # shape and dtype of all numbers of the metrics of a step, see `pack`
     init: Callable[[], TrainState]
     # (state, sums, batch, numbers of the runs that have not ended) -> (state, sums, skipped)
-    step: Callable[..., tuple[TrainState, Metrics, jax.Array]]
+    step: Callable[..., tuple[TrainState, jax.Array, jax.Array]]
     evaluate: Callable[[TrainState], list[dict[str, float]]] | None  # the metrics of each run
     point: Callable[[TrainState], Any]  # {"params": ..., "shared": ...}, which are evaluated
     # Removes filler rows and lanes, because their number depends on the devices.
@@ -185,8 +186,8 @@ class Program:
 
 
 def rows_of(metrics: Metrics) -> list[dict[str, float]]:
-    """Returns the metrics of each run as floats."""
-    host = jax.tree.map(np.atleast_1d, jax.device_get(metrics))
+    """Returns the metrics of each run, NumPy arrays [L] or of no axis, as floats."""
+    host = jax.tree.map(np.atleast_1d, metrics)
     count = max((len(ratio.total) for ratio in host.values()), default=1)
     return [to_floats(jax.tree.map(lambda x, i=i: x[i], host)) for i in range(count)]
 
@@ -229,9 +230,7 @@ class Run:
         self.queue: collections.deque[Any] = collections.deque()
         self.shapes: set[Any] = set()
         self.reached: Any = False
-        zeros = lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), program.sums)  # noqa: E731
-        # A compiled function makes them faster than a transfer of each.
-        self._zeros = jax.jit(zeros, out_shardings=parallel.whole)
+        self._zeros = jax.jit(lambda: jnp.zeros_like(program.sums), out_shardings=parallel.whole)
         self.seen, self.compared = Seen(), 0  # the batches since the processes compared them
         self.begin_interval()
 
@@ -303,7 +302,7 @@ class Run:
                 run.finished = None if run.finished == "done" else run.finished
                 run.decide(self.step, self.step >= config.num_steps, config)
             self.fresh, self.compared = False, self.step
-        self.skipped = np.asarray(self.sums["skipped"].total)
+        self.skipped = self.read_sums()["skipped"].total
         if not self.over:
             self.view = ProgressView(config.num_steps, self.step, config.progress and self.reports)
         if restored is not None and self.reports:
@@ -336,7 +335,7 @@ class Run:
         best = jax.eval_shape(program.point, program.like)
         trees = {"state": program.like, "best": best, "sums": program.sums}
         shardings = {name: parallel.shardings(trees[name]) for name in ("state", "best")}
-        shardings["sums"] = jax.tree.map(lambda _: parallel.whole, program.sums)
+        shardings["sums"] = parallel.whole
         cut = jax.eval_shape(program.cut, trees)
 
         def place(full: Any, shape: Any, sharding: Any) -> Any:
@@ -410,7 +409,7 @@ class Run:
     @property
     def over(self) -> bool:
         """True if all runs have ended."""
-        return all(record.finished for record in self.records)
+        return not self.running()
 
     def running(self) -> list[int]:
         """Returns the numbers, from 0, of the runs that have not ended."""
@@ -486,10 +485,9 @@ class Run:
 
     def log(self) -> None:
         """Writes a line for each run with the means since its last line."""
-        self.report_skipped()
+        sums = self.report_skipped()
         if not self.steps:
             return
-        sums = jax.device_get(self.sums)
         self._refuse_unreached(sums.pop("reached").total)
         lines, speeds = rows_of(sums), self.speeds()
         rates = {k: np.broadcast_to(v, len(lines)) for k, v in
@@ -500,12 +498,14 @@ class Run:
             lines[number] |= rates_of_run | speeds
             self.write(number, {"split": "train", "step": self.step, **lines[number]})
         first = lines[running[0]]
-        self.view.log(self.step, {k: float(np.mean([lines[i][k] for i in running])) for k in first})
+        self.view.log(
+            self.step, {k: sum(lines[i][k] for i in running) / len(running) for k in first}
+        )
         self.sums = self._zeros()
-        self.skipped = np.zeros_like(self.skipped)
+        self.skipped = 0 * self.skipped
         self.begin_interval()
 
-    def _refuse_unreached(self, counts: np.ndarray) -> None:
+    def _refuse_unreached(self, counts: Any) -> None:
         """Raises ValueError if the gradient of a parameter was 0 in all steps of a fresh run."""
         self.reached = self.reached | (np.atleast_2d(counts) > 0).any(axis=0)
         if not self.fresh or self.step < REACH_STEPS:
@@ -521,14 +521,19 @@ class Run:
                 f"of the task: frozen = ({never[0]!r},)"
             )
 
-    def report_skipped(self) -> None:
-        """Writes a line for each skipped update; raises NonFiniteError after too many in a row."""
+    def read_sums(self) -> Metrics:
+        """Returns the sums of the metrics since the last line, as NumPy arrays."""
+        return unpack(jax.device_get(self.sums), self.program.metrics)
+
+    def report_skipped(self) -> Metrics:
+        """Writes a line for each skipped update, refuses too many in a row; returns the sums."""
         queue, self.queue = self.queue, collections.deque()
-        before, self.skipped = self.skipped, np.asarray(self.sums["skipped"].total)
+        sums = self.read_sums()
+        before, self.skipped = self.skipped, sums["skipped"].total
         if np.array_equal(before, self.skipped):  # the common case, without a transfer per step
             for number in self.running() if queue else ():
                 self.records[number].skipped_in_a_row = 0
-            return
+            return sums
         flags = jax.device_get([skipped for _, skipped, _, _ in queue])
         for (step, _, running, ids), skipped in zip(queue, map(np.atleast_1d, flags), strict=True):
             for number, record in enumerate(self.records):
@@ -538,6 +543,7 @@ class Run:
                 record.skipped_in_a_row += 1
                 rows = np.asarray(ids)[number] if np.ndim(ids) > 1 else np.asarray(ids)
                 self._report_skipped(number, step, [int(i) for i in rows if i >= 0])
+        return sums
 
     def _report_skipped(self, number: int, step: int, ids: list[int]) -> None:
         record, limit, name = self.records[number], self.config.max_skipped, ""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.experimental import multihost_utils
@@ -171,12 +172,12 @@ class Parallel:
 
     def train_step(
         self, task: Trainable, tx: optax.GradientTransformation, like: TrainState
-    ) -> Callable[..., tuple[TrainState, Metrics, jax.Array]]:
+    ) -> Callable[..., tuple[TrainState, Any, jax.Array]]:
         """Compiles the training step, which also adds its metrics to sums.
 
         `like` has the shapes and dtypes of the train state. The result is a function (state, sums,
         batch, seed_key) -> (state, sums, skipped) of arrays on the devices. State and sums are
-        donated; skipped is 1.0 for an update that was skipped.
+        donated; skipped is 1.0 for an update that was skipped. For sums None, metrics are returned.
         """
         options: dict[str, Any] = {"accumulate": self.accumulate, "reach": True}
         if self.kind == "pmap":
@@ -189,7 +190,7 @@ class Parallel:
             )
             add = jax.jit(add_metrics)
 
-            def run(state: TrainState, sums: Metrics, batch: Batch, key: jax.Array) -> Any:
+            def run(state: TrainState, sums: Any, batch: Batch, key: jax.Array) -> Any:
                 state = with_rows(state, self._fold)
                 state, metrics = mapped(state, self._fold(batch), key)
                 return with_rows(state, _unfold), *add(sums, metrics)
@@ -200,9 +201,10 @@ class Parallel:
         outputs = self.shardings(like), self.whole, self.whole
 
         def compile_step() -> Callable[..., Any]:
-            step = make_train_step(task, tx, **options)
+            # The program without sums and the program with sums share this trace of the loss.
+            step = jax.jit(make_train_step(task, tx, **options), inline=True)
 
-            def step_and_add(state: TrainState, sums: Metrics, batch: Batch, key: jax.Array) -> Any:
+            def step_and_add(state: TrainState, sums: Any, batch: Batch, key: jax.Array) -> Any:
                 state, metrics = step(state, batch, key)
                 return state, *add_metrics(sums, metrics)
 
@@ -286,9 +288,21 @@ def _unfold(tree: Any) -> Any:
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
 
 
-def add_metrics(sums: Metrics, metrics: Metrics) -> tuple[Metrics, jax.Array]:
+def pack(metrics: Metrics) -> jax.Array:
+    """Returns all numbers of metrics in a vector: an array more costs a step a microsecond."""
+    with jax.numpy_dtype_promotion("standard"):
+        return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(metrics)])
+
+
+def unpack(sums: np.ndarray, like: Metrics) -> Metrics:
+    """Returns the numbers [*L, M] of `pack` as metrics, with the shapes of `like` behind L."""
+    parts = iter(np.split(sums, np.cumsum([leaf.size for leaf in jax.tree.leaves(like)]), axis=-1))
+    return jax.tree.map(lambda leaf: next(parts).reshape(sums.shape[:-1] + leaf.shape), like)
+
+
+def add_metrics(sums: jax.Array | None, metrics: Metrics) -> tuple[Any, jax.Array]:
     """Returns the sums with the metrics added, and 1.0 if the update was skipped."""
-    return jax.tree.map(jax.numpy.add, sums, metrics), metrics["skipped"].total
+    return metrics if sums is None else sums + pack(metrics), metrics["skipped"].total
 
 
 def with_rows(state: TrainState, change: Callable[[Any], Any]) -> TrainState:

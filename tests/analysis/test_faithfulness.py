@@ -10,7 +10,8 @@ from gatedjax import analysis
 from gatedjax.analysis import _passes
 from gatedjax.models import AGT, AGTConfig, RAUClassifier, RAUConfig, SSANProbe, SSANProbeConfig
 from tests._grouped import grouped
-from tests.models.test_ga_net import _oracle, draw, make_batch, make_task, pad
+from tests.models._passes import make_batch
+from tests.models.test_ga_net import _oracle, draw, make_task, pad
 from tests.tolerances import F32
 
 LENGTHS = (4, 7, 1, 8, 0, 5)
@@ -154,7 +155,7 @@ def test_a_random_rationale_belongs_to_the_key_and_the_example(batch):
         for field in MEASURES:
             got = getattr(same.rationales["random"], field)[order]
             np.testing.assert_allclose(got, getattr(one.rationales["random"], field), **F32)
-    by_hand = _passes.random_scores(None, np.arange(6), 8, 5)
+    by_hand = _passes.random_scores(None, batch["example_id"], 8, 5)
     named = {str(n): scores for n, scores in enumerate(by_hand)}
     each = faithfulness(model, params, batch, against=[], others=named)
     for field in MEASURES:

@@ -1,4 +1,4 @@
-"""What it means that two batches, or two sources, are the same."""
+"""What it means that two batches, or two sources, are the same; a line of semantic roles."""
 
 from pathlib import Path
 
@@ -25,3 +25,10 @@ def assert_same_set(prepared: data.Source, direct: data.Source) -> None:
              for s in (prepared, direct)]  # fmt: skip
     assert aside[0] == aside[1]
     assert prepared.report.reconciles
+
+
+def predicate_row(number: int, word: str, *bits: str, lemma: str = "-") -> str:
+    """Returns a line in CoNLL-2012 columns."""
+    frameset = "-" if lemma == "-" else "01"
+    columns = ["d", "0", str(number), word, "NN", "*", lemma, frameset, "-", "-", "*", *bits, "-"]
+    return "  ".join(columns)

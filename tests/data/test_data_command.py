@@ -110,43 +110,6 @@ def test_strict_fails_on_a_quarantined_line_and_limit_shortens_the_list(trees, c
     assert "and 2 more" in out
 
 
-def test_trec_lines_are_used_or_named(questions, capsys):
-    path = questions / "train_5500.label"
-    lines = [
-        b"\xef\xbb\xbfNUM:dist How far ?",
-        b"HUM:ind Who is Jos\xe9 ?\r",
-        b"FOO:x What ?",
-        b"LOC:city ",
-        b"NUM:count\tHow many ?",
-        b"no label",
-        b"NUM:date When\0?",
-        b"NUM:date When ?\rLOC:city Where ?",
-        b"DESC: What ?",
-    ]
-    path.write_bytes(b"\n".join(lines) + b"\n")
-    status, out, _ = run(capsys, "check", "trec", "--manual-dir", questions)
-    assert status == 0
-    assert re.findall(r"train_5500.label:(\d+): (.{7})", out) == [
-        ("3", "unknown"),
-        ("6", "no labe"),
-        ("7", "NUL cha"),
-        ("8", "carriag"),
-        ("9", "no labe"),
-    ]
-    assert cells(out, "train")[2:5] == ["9", "4", "5"]
-    # one of the four is held out; the empty text is in one of the two splits
-    report = _data_check.check("trec", manual_dir=questions)
-    assert sum(not text.length for texts in report.texts.values() for text in texts) == 1
-    full = data.load("trec", "train_full", manual_dir=questions)
-    words = [("How", "far", "?"), ("Who", "is", "José", "?"), (), ("How", "many", "?")]
-    assert [example["tokens"] for example in full] == words
-    assert [full.info.class_names[x["label"]] for x in full] == ["NUM", "HUM", "LOC", "NUM"]
-    assert [example["fine"] for example in full] == ["dist", "ind", "city", "count"]
-    assert [q.line for q in full.quarantine] == [3, 6, 7, 8, 9]
-    assert "unknown label 'FOO'" in full.quarantine[0].reason
-    assert full.report.reconciles
-
-
 def test_a_truncated_gz_file_fails_and_the_other_files_are_still_read(trees, capsys):
     (trees / "train.txt").unlink()
     path = trees / "train.txt.gz"
@@ -365,14 +328,6 @@ def test_check_without_files_and_without_a_prepared_set_says_so(capsys, tmp_path
 
 
 # The real sets. ------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_every_line_of_the_real_files_is_used(shared_data):
-    report = _data_check.check("trec", manual_dir=shared_data)
-    assert {file.part: file.used for file in report.files} == {"train": 5452, "test": 500}
-    assert report.problems == report.quarantine == ()
-    assert all(file.lines == file.official for file in report.files)
 
 
 def test_the_overlap_is_the_one_of_load(shared_data):

@@ -3,12 +3,13 @@
 import dataclasses
 import pickle
 import re
+from pathlib import Path
 
 import pytest
 
 from gatedjax import data
 from gatedjax._commands import _data_check
-from gatedjax.data.sets import _cloze
+from gatedjax.data.sets import _all, _cloze
 from gatedjax.data.sets._all import SETS
 from tests.conftest import ROOT
 from tests.data._same import assert_same_set
@@ -49,7 +50,8 @@ def test_it_is_loaded_with_a_held_out_part_and_an_account(raw):
         (21, "section 'music' is not in sport, world")
     ]
     assert test.info.substitute is None
-    assert test[2] == {"tokens": ("text", "2"), "label": 0, "example_id": 200_000_002}
+    wanted = {"tokens": ("text", "2"), "label": 0, "example_id": 200_000_002, "text": "text 2"}
+    assert test[2] == wanted
 
 
 def test_it_is_checked(raw):
@@ -69,6 +71,17 @@ def test_its_prepared_form_has_the_same_examples_and_account(raw, tmp_path, monk
     for split in ("train", "validation", "test"):
         prepared = data.load(TOY.name, split, data_dir=tmp_path / "tfds")
         assert_same_set(prepared, data.load(TOY.name, split, manual_dir=raw))
+
+
+def test_every_file_that_declares_a_set_is_listed():
+    folder = Path(_all.__file__).parent
+    declaring = {file.stem for file in folder.glob("*.py") if "\nDECLARED = " in file.read_text()}
+    assert declaring == set(_all._FILES)
+
+
+def test_a_set_is_read_in_one_way_from_its_tfds_form():
+    for name, declared in SETS.items():
+        assert (declared.tfds is None) != (declared.tfds_rows is None), name
 
 
 def test_sources_can_be_pickled(tmp_path):

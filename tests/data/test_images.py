@@ -98,17 +98,12 @@ def test_broken_files_are_refused_by_name(raw, name, change, message):
         data.load("mnist", "test", manual_dir=raw)
 
 
-def test_missing_and_damaged_files_are_refused_by_name(raw):
+def test_missing_files_are_refused_by_name(raw):
     (raw / LABELS).unlink()
     with pytest.raises(FileNotFoundError, match=f"no {LABELS} "):
         data.load("mnist", "test", manual_dir=raw)
-    packed = gzip.compress((raw / IMAGES).read_bytes())
     (raw / IMAGES).unlink()
     with pytest.raises(FileNotFoundError, match=rf"no {IMAGES} .*cvdf-datasets"):
-        data.load("mnist", "test", manual_dir=raw)
-    (raw / f"{IMAGES}.gz").write_bytes(packed[:-20])
-    (raw / LABELS).write_bytes(idx(np.zeros(10, np.uint8)))
-    with pytest.raises(ValueError, match="damaged"):
         data.load("mnist", "test", manual_dir=raw)
 
 

@@ -10,9 +10,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from experiments.ga_net.statistics import dataset_statistics
+from experiments.ga_net.figures import count_texts
 from gatedjax import data
-from gatedjax.data.sets import _ag_news, _declaration, _sst
+from gatedjax.data.sets import _ag_news, _declaration, _sst, _trec
 
 TREE = "(3 (2 (2 A) (3 good)) (2 (2 film) (2 .)))"
 NEUTRAL = "(2 (2 A) (2 film))"
@@ -74,6 +74,11 @@ def test_escaped_words_are_restored():
 def test_a_no_break_space_is_part_of_a_word():
     _, (_, words, _) = _sst.parse("(2 (2 9\u00a01\\/2) (2 weeks))")
     assert words == ("9\u00a01/2", "weeks")
+
+
+def test_a_question_may_be_empty_or_stand_behind_a_tab():
+    assert _trec.parse("NUM:count\tHow many ?") == (5, ("count", "How many ?"))
+    assert _trec.parse("LOC:city ") == (4, ("city", ""))
 
 
 @pytest.mark.parametrize("folder", ["", "sst", "sst/trees"])
@@ -212,9 +217,9 @@ def test_stratified_split_shares_every_class_to_the_nearest_example(fraction, np
 
 def test_statistics_and_overlap_count_by_hand(sst_dir):
     source = data.load("sst1", "test", manual_dir=sst_dir)
-    got = dataset_statistics(source)
-    assert (got.n, got.mean_length, got.max_length, got.vocabulary_size) == (2, 3.0, 4, 4)
-    assert got.class_counts["positive"] == got.class_counts["neutral"] == 1
+    got = count_texts(source)
+    assert (got["n"], got["mean_length"], got["max_length"], got["vocabulary_size"]) == (2, 3, 4, 4)
+    assert got["class_counts"]["positive"] == got["class_counts"]["neutral"] == 1
     other = data.Source([{"tokens": ("a", "FILM"), "label": 0, "example_id": 0}], source.info)
     assert data.overlap(source, other) == 1
     assert data.overlap(other, source) == 1
@@ -255,19 +260,12 @@ def test_sst_has_the_published_counts_and_labels(shared_data, split, stsa, fine,
         assert source.report.reconciles
 
 
-def test_sst_phrases_are_the_nodes_of_the_trees(shared_data):
-    source = data.load("sst", "validation", manual_dir=shared_data, level="phrase")
-    text = (shared_data / "sst" / "trees" / "dev.txt").read_text("utf-8")
-    assert len(source) == text.count("(")
-    assert len({x["example_id"] for x in source}) == len(source)
-
-
 def test_trec_has_the_published_counts(shared_data):
     sizes = {s: len(data.load("trec", s, manual_dir=shared_data)) for s in _declaration.SPLITS}
     assert sizes == {"train": 4907, "validation": 545, "test": 500, "train_full": 5452}
-    classes = dataset_statistics(data.load("trec", "test", manual_dir=shared_data))
+    classes = count_texts(data.load("trec", "test", manual_dir=shared_data))["class_counts"]
     # ABBR, DESC, ENTY, HUM, LOC, NUM
-    assert list(classes.class_counts.values()) == [9, 138, 94, 65, 81, 113]
+    assert list(classes.values()) == [9, 138, 94, 65, 81, 113]
 
 
 def test_ag_news_test_part_has_the_published_counts(shared_data):

@@ -203,17 +203,6 @@ def test_the_real_phrases_have_these_counts_and_are_those_of_another_parser(shar
     assert source.report.skipped == {"neutral": 98}
 
 
-@pytest.mark.parametrize(
-    ("name", "sizes"), [("sst1_phrases", (1101, 2210)), ("sst2_phrases", (872, 1821))]
-)
-def test_the_real_validation_and_test_parts_are_sentences(shared_data, name, sizes):
-    parts = [
-        data.load(name, split, manual_dir=shared_data, strict=True)
-        for split in ("validation", "test")
-    ]
-    assert tuple(map(len, parts)) == sizes
-
-
 def test_the_spans_of_the_real_validation_trees_are_those_of_another_parser(shared_data):
     raw = (shared_data / "sst" / "trees" / "dev.txt").read_text("utf-8")
     wanted = [(" ".join(map(_sst.word, text.split(" "))), k) for text, k in spans_by_hand(raw)]

@@ -1,6 +1,5 @@
 """Tokens of posts, characters, and units of scripts without spaces, against plain searches."""
 
-import doctest
 import itertools
 import math
 import pickle
@@ -195,8 +194,3 @@ def test_long_data_are_sampled_evenly(monkeypatch):
 def test_units_of_a_damaged_folder_are_refused(counts):
     with pytest.raises(ValueError, match="units must be texts with counts above 0"):
         Units(counts, 3)
-
-
-@pytest.mark.parametrize("module", [_social, _units])
-def test_the_examples_run(module):
-    assert doctest.testmod(module).failed == 0

@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 
 from gatedjax import data
-
-
-def predicate_row(number, word, *bits, lemma="-", frameset=None):
-    frameset = ("-" if lemma == "-" else "01") if frameset is None else frameset
-    columns = ["d", "0", str(number), word, "NN", "*", lemma, frameset, "-", "-", "*", *bits, "-"]
-    return "  ".join(columns)
+from tests.data._same import predicate_row
 
 
 def srl(words):
@@ -83,6 +78,7 @@ BAD = {
         ("no label", 0, "no label: 'no' is not COARSE:fine"),
         ("DESC: What ?", 0, "no label"),
         ("FOO:x What ?", 0, "unknown label 'FOO'; labels are ABBR"),
+        ("LOC:city Where ?\rNUM:date When ?", 0, "carriage return inside the line"),
     ],
     "ag_news": [
         ('"5","a","b"', 0, "unknown label '5'; labels are 1 to 4"),
@@ -138,6 +134,7 @@ BAD = {
         (cbt(WORDS, count=18), 18, "19 lines where a question has 21"),
         (cbt(WORDS).partition("\n")[2], 0, "line 1 of a question begins with '2'"),
         (cbt(WORDS) + "22 more\n", 21, "22 lines where a question has 21"),
+        (cbt(WORDS).replace("3 a", "3 \xe9", 1).encode("latin-1"), 2, "not utf-8: byte 0xe9"),
     ],
 }  # fmt: skip
 ANYWHERE = [

@@ -133,6 +133,7 @@ TABLE = {
         (sequences(max_tokens=8, bucket_edges=(12, 12)), "bucket_edges|(12, 12)"),
         (sequences(max_tokens=8, columns={"label": np.zeros(3)}), "label"),
         (sequences(max_tokens=8, lengths={"lengths": "words"}), "lengths|['words']"),
+        (lambda: sequences(max_tokens=8)().eval(), "shuffle|False|True"),
     ],
     "LanguageModelBatches": [
         (language(batch_size=0, num_steps=5), "batch_size|num_steps|1|0 and 5"),

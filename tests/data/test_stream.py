@@ -10,7 +10,6 @@ import pytest
 from gatedjax import data
 from gatedjax._commands.data import main as data_command
 from gatedjax.data.sets import _ptb
-from gatedjax.data.text import _stream
 from tests.data._same import assert_same_set
 
 INFO = data.SourceInfo("toy", "train", ("sentence",))
@@ -114,10 +113,6 @@ def test_ptb_is_read_plain_packed_and_from_the_archive(ptb_dir, tmp_path_factory
         same = data.load("ptb", "validation", manual_dir=folder)
         assert np.array_equal(same.ids, plain.ids)
         assert same.vocabulary.digest() == plain.vocabulary.digest()
-    content = (archive / "simple-examples.tgz").read_bytes()
-    (archive / "simple-examples.tgz").write_bytes(content[: len(content) // 2])
-    with pytest.raises(ValueError, match="damaged"):
-        data.load("ptb", "test", manual_dir=archive)
     with tarfile.open(archive / "simple-examples.tgz", "w:gz"):
         pass
     with pytest.raises(ValueError, match=r"must contain simple-examples/data/ptb.test.txt"):
@@ -140,9 +135,6 @@ def test_an_empty_file_is_refused(ptb_dir):
         data.load("ptb", "validation", manual_dir=ptb_dir)
     (ptb_dir / "ptb.valid.txt").write_bytes(b"\n\n")
     with pytest.raises(ValueError, match=r"ptb.valid.txt:1: empty line"):
-        data.load("ptb", "validation", manual_dir=ptb_dir)
-    (ptb_dir / "ptb.valid.txt").unlink()
-    with pytest.raises(FileNotFoundError, match=r"no ptb.valid.txt .*simple-examples.tgz"):
         data.load("ptb", "validation", manual_dir=ptb_dir)
 
 
@@ -292,7 +284,3 @@ def test_one_pass_ends(long):
         batches[9]
     with pytest.raises(ValueError, match=r"must be in \[0, 9\]"):
         batches.iterate(0, 10)
-
-
-def test_a_sentence_end_is_a_constant_of_the_format():
-    assert _stream.EOS == _ptb.EOS == "<eos>"

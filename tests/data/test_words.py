@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from gatedjax import data
-from gatedjax.data.text import _tokenize
+from gatedjax.data.batches import _encode
+from gatedjax.data.sets import _all, _declaration, _reordering
+from gatedjax.data.text import _fasttext, _social, _tokenize, _units
 from gatedjax.data.text._embeddings import words_in
 
 INFO = data.SourceInfo("toy", "train", ("a", "b"))
@@ -58,9 +60,13 @@ def test_marks_stay_with_the_word_that_they_stand_in(text, words):
     assert again == tuple(normal.split(" "))
 
 
-def test_the_docstring_of_tokenize_runs():
-    assert doctest.testmod(_tokenize).failed == 0
-    assert doctest.testmod(_tokenize).attempted == 1
+INTERNAL = (_all, _declaration, _encode, _fasttext, _reordering, _social, _tokenize, _units)
+
+
+@pytest.mark.parametrize("module", INTERNAL)
+def test_examples_of_functions_that_are_not_exported_run(module):
+    found = doctest.testmod(module)
+    assert found.failed == 0 < found.attempted
 
 
 def test_vocabulary_orders_by_count_then_word_and_folds_case():
@@ -139,13 +145,6 @@ def test_made_vectors_depend_on_seed_and_word_only():
     np.testing.assert_array_equal(first[0], 0)
 
 
-def test_words_with_spaces_in_them_are_passed_over(tmp_path, vocabulary):
-    path = tmp_path / "v.txt"
-    path.write_bytes(b"a 1 2 3\n. . . 1 2 3\nthe 4 5 6\n")
-    got = data.load_embeddings(path, vocabulary, dim=3)
-    np.testing.assert_array_equal(got.matrix[4], [4, 5, 6])
-
-
 @pytest.mark.parametrize("first", ["2 3", "2 3 ", "2\t3", "\n2 3"])
 def test_the_header_of_fasttext_and_word2vec_is_no_word(tmp_path, vocabulary, first):
     path = tmp_path / "v.vec"
@@ -200,8 +199,3 @@ def test_packed_vectors_are_unpacked(tmp_path, vocabulary, kind):
     got = data.load_embeddings(path, vocabulary, dim=3)
     np.testing.assert_array_equal(got.matrix[4], [1, 2, 3])
     assert words_in(path, 9) == (3, ["the", "film", "the"])
-
-
-def test_words_of_equal_counts_are_in_the_order_of_the_alphabet():
-    vocabulary = data.Vocabulary.build([toy("c b a", "d b", "b e d")])
-    assert vocabulary.words[2:] == ("b", "d", "a", "c", "e")

@@ -1,11 +1,13 @@
 """The committed files, and how something is compared with them."""
 
+import difflib
 import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 GOLDEN = Path(__file__).with_name("golden")
 WIDTH = 100
@@ -39,17 +41,63 @@ def _lines(value: Any, above: str) -> str:
     return "[\n" + ",\n".join(inner + _lines(v, inner) for v in value) + f"\n{above}]"
 
 
+def differences(
+    before: Any, after: Any, where: str, tolerance: float, least: float = 1e-3
+) -> list[str]:
+    """Names every place where two values of JSON differ, with both values.
+
+    Numbers may differ by the tolerance times the larger one, or times `least`; without a tolerance
+    they also have the same type.
+    """
+    numbers = [
+        isinstance(one, int | float) and not isinstance(one, bool) for one in (before, after)
+    ]
+    if all(numbers) and tolerance:
+        same = abs(before - after) <= tolerance * max(abs(before), abs(after), least)
+        return [] if same else [f"{where}: before {before}, after {after}"]
+    if isinstance(before, dict) and isinstance(after, dict):
+        changed = [
+            f"{where}, {name}: gone, before {shown(before[name])}"
+            for name in before
+            if name not in after
+        ]
+        changed += [
+            f"{where}, {name}: new, after {shown(after[name])}"
+            for name in after
+            if name not in before
+        ]
+        shared = [name for name in before if name in after]
+        return changed + [
+            line
+            for name in shared
+            for line in differences(before[name], after[name], f"{where}, {name}", tolerance, least)
+        ]
+    if isinstance(before, list) and isinstance(after, list):
+        if all(isinstance(one, str) for one in [*before, *after]):
+            lines = difflib.unified_diff(before, after, "before", "after", lineterm="", n=0)
+            return [f"{where}:\n  " + "\n  ".join(list(lines)[2:])] if before != after else []
+        if len(before) != len(after):
+            return [f"{where}: before {shown(before)}, after {shown(after)}"]
+        pairs = enumerate(zip(before, after, strict=True))
+        return [
+            line
+            for place, (one, other) in pairs
+            for line in differences(one, other, f"{where}, {place}", tolerance, least)
+        ]
+    same = type(before) is type(after) and before == after
+    return [] if same else [f"{where}: before {shown(before)}, after {shown(after)}"]
+
+
+def shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 300 else f"{text[:300]} ..."
+
+
 def same(found: Any, wanted: Any, where: str) -> None:
-    """Compares exactly, and names the first place that differs."""
-    found = as_json(found)
-    assert type(found) is type(wanted), f"{where}: found {found}, wanted {wanted}"
-    if isinstance(wanted, dict):
-        new, gone = sorted(found.keys() - wanted.keys()), sorted(wanted.keys() - found.keys())
-        assert not [*new, *gone], f"{where}: new {new}, gone {gone}"
-        for name in wanted:
-            same(found[name], wanted[name], f"{where}, {name}")
-    else:
-        assert found == wanted, f"{where}: found {found}, wanted {wanted}"
+    """Compares exactly; a failure names all places that differ."""
+    # `pytest.fail`, because an assertion would print the list twice
+    if changed := differences(wanted, as_json(found), where, 0):
+        pytest.fail("\n".join(changed), pytrace=False)
 
 
 def not_smaller(found: dict[str, Any], wanted: dict[str, Any]) -> None:

@@ -10,7 +10,6 @@ write the file anew before the change.
 """
 
 import contextlib
-import difflib
 import hashlib
 import io
 import json
@@ -30,7 +29,7 @@ from threadpoolctl import threadpool_info
 
 from gatedjax import text as own
 from gatedjax.__main__ import main
-from tests.equality._golden import as_json, digest, golden
+from tests.equality._golden import as_json, differences, digest, golden
 from tests.equality._own_files import (
     CASES,
     LEXICONS,
@@ -259,58 +258,6 @@ def found() -> dict[str, Any]:
 # comparison ---------------------------------------------------------------------------------------
 
 
-def differences(
-    before: Any, after: Any, where: str, tolerance: float, least: float = 1e-3
-) -> list[str]:
-    """Names every place where two values of JSON differ, with both values.
-
-    Numbers may differ by the tolerance times the larger one, or times `least`.
-    """
-    after = as_json(after)
-    numbers = [
-        isinstance(one, int | float) and not isinstance(one, bool) for one in (before, after)
-    ]
-    if all(numbers):
-        same = abs(before - after) <= tolerance * max(abs(before), abs(after), least)
-        return [] if same else [f"{where}: before {before}, after {after}"]
-    if isinstance(before, dict) and isinstance(after, dict):
-        changed = [
-            f"{where}, {name}: gone, before {shown(before[name])}"
-            for name in before
-            if name not in after
-        ]
-        changed += [
-            f"{where}, {name}: new, after {shown(after[name])}"
-            for name in after
-            if name not in before
-        ]
-        shared = [name for name in before if name in after]
-        return changed + [
-            line
-            for name in shared
-            for line in differences(before[name], after[name], f"{where}, {name}", tolerance, least)
-        ]
-    if isinstance(before, list) and isinstance(after, list):
-        if all(isinstance(one, str) for one in [*before, *after]):
-            lines = difflib.unified_diff(before, after, "before", "after", lineterm="", n=0)
-            return [f"{where}:\n  " + "\n  ".join(list(lines)[2:])] if before != after else []
-        if len(before) != len(after):
-            return [f"{where}: before {shown(before)}, after {shown(after)}"]
-        pairs = enumerate(zip(before, after, strict=True))
-        return [
-            line
-            for place, (one, other) in pairs
-            for line in differences(one, other, f"{where}, {place}", tolerance, least)
-        ]
-    same = type(before) is type(after) and before == after
-    return [] if same else [f"{where}: before {shown(before)}, after {shown(after)}"]
-
-
-def shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 300 else f"{text[:300]} ..."
-
-
 def coarse(value: Any) -> Any:
     """Texts without figures and the widths of columns, and no bits."""
     if isinstance(value, dict):
@@ -334,7 +281,7 @@ def compare(name: str, here: dict[str, Any]) -> None:
     if machines[0] != machines[1]:
         # a part of a score that is nearly 0 may have either sign
         wanted, here, allowed = coarse(wanted), coarse(here), {"tolerance": ELSEWHERE, "least": 1}
-    changed = differences(wanted, here, name, **allowed)
+    changed = differences(wanted, as_json(here), name, **allowed)
     count = f"{len(changed)} differences from golden/own_text.json"
     # `pytest.fail`, because an assertion would print the list twice
     if changed:

@@ -13,12 +13,11 @@ from experiments.agt.paper import PAPER
 from experiments.core import command
 from experiments.core.command import options_of
 from experiments.core.paper import Job
-from experiments.core.records import best
 from gatedjax import data as gdata
 from gatedjax.analysis import phrases
 from gatedjax.models import AGT, AGTConfig, AGTTask
 from tests.experiments import _results
-from tests.experiments._results import rows_of, save
+from tests.experiments._results import save
 
 config_of = functools.partial(_results.config_of, PAPER)
 rendered = functools.partial(_results.rendered, PAPER)
@@ -105,24 +104,6 @@ def test_the_best_optimizer_is_named_by_validation(tmp_path):
             assert "- SST-1: these runs (n=1), no best preset." in rendered(store)
     text = rendered(store)
     assert "adadelta_lr1 reaches the best mean validation accuracy, 75.00 %" in text
-    rows = rows_of(text, "Optimisers")
-    assert [row[1:4] for row in rows] == [
-        ["paper", "adadelta", "0.0005"],
-        ["adadelta_lr1", "adadelta", "1"],
-        ["adam_5e-4", "adam", "0.0005"],
-    ]
-    assert rows[0][4] == "not run"
-
-
-def test_lists_show_the_seed_that_is_best_in_validation(tmp_path):
-    records = [
-        make_record(config_of("sst1", seed), "1", validation={"accuracy": a, "loss": 0.0})
-        for seed, a in enumerate((0.25, 0.5, 0.5))
-    ]
-    assert best(records)["seed"] == 1
-    assert best([]) is None
-    save(PAPER.store(tmp_path), "sst1", "agt", records)
-    assert "SST-1, seed 1 (best in validation)" in rendered(PAPER.store(tmp_path))
 
 
 def test_words_of_a_layer_that_is_not_there_are_refused():

@@ -1,6 +1,7 @@
 """What the engine promises to every paper, shown on a toy one."""
 
 import dataclasses
+import functools
 import json
 import shutil
 import signal
@@ -311,16 +312,25 @@ def test_a_table_trains_its_cells_and_shows_what_their_records_hold(tmp_path, ca
 def test_seeds_side_by_side_leave_the_records_of_single_runs(tmp_path):
     # which parameters are tested is asked of every seed's own result, and so are lines of the log
     own = {"choose": last, "logged": lambda lines: {"logged": [line.get("loss") for line in lines]}}
-    tests_last = lambda config: dataclasses.replace(experiment(config), **own)  # noqa: E731
-    paper = dataclasses.replace(PAPER, experiment=tests_last)
+    own["before"] = functools.partial(text.write_words, gdata.Vocabulary(["a"]), ())
+    falling = {"schedule": "staircase", "decay_rate": 0.5, "decay_begin": 2, "decay_every": 1}
+
+    def build(config):
+        # The rate falls with the epochs of the data, and the record has what was asked for.
+        changes = {f"optimizer.{name}": value for name, value in falling.items()}
+        training = with_changes(config.train, changes)
+        return dataclasses.replace(experiment(config), training=training, **own)
+
+    paper = dataclasses.replace(PAPER, experiment=build)
     alone = job_of(tmp_path / "alone", paper=paper)
     together = job_of(tmp_path / "together", paper=paper, lanes=2)
     for job in (alone, together):
         run_cell(job, "noisy")
-    assert (tmp_path / "together" / "runs" / "toy-noisy-seeds0to1").is_dir()
+    assert (tmp_path / "together" / "runs" / "toy-noisy-seeds0to1" / "vocabulary.json").exists()
     for seed in (0, 1):
         one, lane = (job.store.get("toy", "noisy", seed) for job in (alone, together))
         assert one.keys() | {"lanes"} == lane.keys()
+        assert lane["config"]["train"]["optimizer"]["schedule"] == "constant"
         same = ("config", "curve", "train_curve", "test", "parameters", "correct", "best_step",
                 "chosen", "logged")  # fmt: skip
         np.testing.assert_equal(
@@ -447,20 +457,6 @@ def test_help_lists_options_tables_and_what_they_are(capsys):
     )
 
 
-def test_options_that_are_not_given_come_from_the_preset():
-    parsed = command.parse(PAPER, ["--preset", "wide", "--model.noise", "0.3"])
-    assert parsed == with_changes(PAPER.presets["wide"], {"model.noise": 0.3})
-
-
-def test_unknown_names_are_refused_with_a_suggestion(tmp_path, capsys):
-    tables = lambda args: command.tables(PAPER, args)  # noqa: E731
-    run = lambda args: command.run(PAPER, args)  # noqa: E731
-    assert "Did you mean 'wide'?" in refused(run, ["--preset", "wid"], capsys)
-    assert "Did you mean 'wide'?" in refused(tables, ["table1", "--data", "wid"], capsys)
-    assert "--model.noise" in refused(run, ["--model.nois", "1"], capsys)
-    assert "table1" in refused(tables, ["tabel1"], capsys)
-
-
 def test_an_option_of_some_tables_is_refused_by_the_others(tmp_path, capsys):
     args = ["figure1", "--rows", "5", "--results", str(tmp_path / "results")]
     for owners, named in {
@@ -472,24 +468,6 @@ def test_an_option_of_some_tables_is_refused_by_the_others(tmp_path, capsys):
         paper = dataclasses.replace(PAPER, options=owning)
         message = refused(lambda args, paper=paper: command.tables(paper, args), args, capsys)
         assert message == f"error: --rows is an option of {named}, not of figure1"
-
-
-def test_seeds_side_by_side_are_refused_where_a_command_makes_one_run():
-    class Alone(Config):
-        several = "toy.tables table1"
-
-    assert Alone().train.seeds == 1
-    with pytest.raises(ValueError, match=r"use python .*toy\.tables table1 --seeds N"):
-        Alone(train=TrainConfig(seeds=2))
-
-
-def test_a_table_without_a_run_is_named(tmp_path):
-    store = job_of(tmp_path).store
-    PAPER.write(store)
-    text = (tmp_path / "results" / "RESULTS.md").read_text(encoding="utf-8")
-    assert "## Tables without a run\n\n- Table 1" in text
-    assert "## Table 1" not in text
-    assert "python -m experiments.toy.tables" in text
 
 
 def test_on_other_data_the_papers_number_has_a_row_of_its_own(tmp_path):

@@ -45,12 +45,6 @@ def test_options_that_nothing_can_use_are_refused(args, message, tmp_path, capsy
     assert not list(tmp_path.iterdir())
 
 
-def test_nothing_run_says_so(tmp_path):
-    text = rendered(PAPER, PAPER.store(tmp_path))
-    _, _, lacking = text.partition("## Tables without a run\n")
-    assert {f"- {title}" for title in (ROAR, MEANS, PAIRED)} <= set(lacking.splitlines())
-
-
 def curve_record(measure, seed, accuracy, shares):
     config = config_of(PAPER, "trec", seed, system="ganet")
     more = {"measure": measure, "shares": shares, "accuracy": accuracy, "system": "ganet"}

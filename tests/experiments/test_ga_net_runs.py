@@ -10,7 +10,6 @@ from experiments.core.command import run_of, runs_of
 from experiments.core.records import saved_record
 from experiments.ga_net.config import PRESETS
 from experiments.ga_net.paper import PAPER
-from tests._grouped import grouped
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_polarity")]
 
@@ -32,17 +31,6 @@ def first(config):
     return run_of(PAPER, config)
 
 
-def test_metrics_are_one_json_object_a_line_at_the_asked_steps(config, first):
-    path = PAPER.workdir_of(config) / "metrics.jsonl"
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    steps = {
-        split: [line["step"] for line in lines if line["split"] == split]
-        for split in ("train", "eval")
-    }
-    assert steps == {"train": [2, 4, 6], "eval": [3, 6]}
-    assert all(0 <= line["density"] <= 1 for line in lines)
-
-
 def test_the_record_agrees_with_itself_and_is_what_the_file_holds(config, first):
     record = first.record
     workdir = PAPER.workdir_of(config)
@@ -60,24 +48,8 @@ def test_the_record_agrees_with_itself_and_is_what_the_file_holds(config, first)
     assert [point[0] for point in record["train_curve"]] == [2, 4, 6]
     assert record["origin"] == "embedded in gatedjax"
     assert config.workdir not in json.dumps(record)
-
-
-def test_a_second_call_trains_nothing_and_finds_the_same(config, first):
-    workdir = PAPER.workdir_of(config)
-    before = (workdir / "metrics.jsonl").read_bytes()
-    again = run_of(PAPER, config)
-    assert again.fit.steps == first.fit.steps
-    assert (workdir / "metrics.jsonl").read_bytes() == before
-    volatile = ("seconds",)
-    assert {k: v for k, v in again.record.items() if k not in volatile} == {
-        k: v for k, v in first.record.items() if k not in volatile
-    }
-
-
-def test_a_work_folder_of_another_run_is_refused_with_what_differs(config, first):
-    other = dataclasses.replace(config, model=grouped(config.model, temperature=0.5))
-    with pytest.raises(ValueError, match=r"temperature: saved 1\.0, now 0\.5"):
-        run_of(PAPER, other)
+    lines = map(json.loads, (workdir / "metrics.jsonl").read_text().splitlines())
+    assert all(0 <= line["density"] <= 1 for line in lines)
 
 
 def test_a_sweep_of_the_penalty_changes_the_gates(config, tmp_path):

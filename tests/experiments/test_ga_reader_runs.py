@@ -140,23 +140,6 @@ def test_a_table_trains_every_cell_once_and_figure3_draws_its_run(cloze, tmp_pat
     assert "figure3_cbt_ne_1.png" in text
 
 
-def test_seeds_side_by_side_leave_the_records_of_single_runs(cloze, tmp_path):
-    args = ["cbt", "--data", "cbt_ne", "--variants", "hops_1", "--num-steps", "2", "--hidden", "4"]
-    args += ["--eval-every", "2", "--batch-size", "8", "--max-doc-len", "60", "--cpu-devices", "1"]
-    args += ["--embeddings", "none", "--manual-dir", str(cloze), "--results", str(tmp_path / "r")]
-    side = ["--seeds", "2", "--lanes", "2", "--runs", str(tmp_path / "side")]
-    assert tables.main([*args, *side]) == 0
-    store = PAPER.store(tmp_path / "r")
-    records = store.all("cbt_ne", "hops_1")
-    assert [(record["seed"], record["lanes"]) for record in records] == [(0, 2), (1, 2)]
-    # the rate falls with the epochs of the data: the records have what was asked for
-    schedules = {record["config"]["train"]["optimizer"]["schedule"] for record in records}
-    assert schedules == {"constant"}
-    assert (tmp_path / "side" / "cbt_ne-hops_1-seeds0to1" / "vocabulary.json").exists()
-    assert tables.main([*args, "--seeds", "2", "--runs", str(tmp_path / "one")]) == 0
-    assert not (tmp_path / "one").exists()
-
-
 # thousands of steps pay for some of the optimisation that tests do without, not for all of it;
 # these networks are too small to be divided among threads
 FAST = {"xla_backend_optimization_level": 1, "xla_cpu_multi_thread_eigen": False}

@@ -13,7 +13,7 @@ import pytest
 
 from experiments.core.command import options_of
 from experiments.core.paper import Job
-from tests.experiments._results import FACTS, config_of, record_of, rendered, save
+from tests.experiments._results import FACTS, record_of, rendered, save
 
 FOLDER = Path(__file__).with_name("pages")
 GATES = {f"{name}_{mode}": value for mode in ("sample", "threshold", "expected", "relaxed")
@@ -132,17 +132,6 @@ def test_a_page_is_the_committed_text(name, kind, tmp_path):
     wanted = (FOLDER / f"{name}_{kind}.md").read_text(encoding="utf-8")
     lines = found.splitlines(), wanted.splitlines()
     assert found == wanted, "\n".join(difflib.unified_diff(*reversed(lines), lineterm="", n=0))
-
-
-def test_another_setting_of_a_seed_is_named(tmp_path):
-    """A store is checked as the page is: two configurations of a cell are no mean."""
-    paper = importlib.import_module("experiments.rau.paper").PAPER
-    store = paper.store(tmp_path)
-    for seed, hidden in ((0, 128), (1, 64)):
-        config = config_of(paper, "mnist", seed, cell="gru", hidden=hidden)
-        save(store, "mnist", "gru", [record_of(paper, config, "1101", **FACTS)])
-    with pytest.raises(ValueError, match=r"model.hidden is 128 in seed 0 and 64 in seed 1"):
-        rendered(paper, store)
 
 
 if __name__ == "__main__":

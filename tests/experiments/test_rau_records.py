@@ -3,7 +3,9 @@
 import functools
 import math
 import re
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from experiments.core.command import options_of
@@ -67,6 +69,19 @@ def test_curves_are_means_over_seeds_and_thinned(tmp_path):
     assert thin[0] == (3.0, 2.0, None)  # of one seed
     assert thin[-1] == (100.0, 100.0, None)
     assert points([], "curve", 1) == []
+
+
+def test_sample_images_are_the_first_of_their_class(np_rng, monkeypatch):
+    pytest.importorskip("matplotlib")
+    images = np_rng.integers(1, 255, (6, 4, 5))
+    monkeypatch.setattr(figures, "PER_CLASS", 3)
+    info = SimpleNamespace(class_names=("no", "yes", "never"))
+    source = SimpleNamespace(images=images, labels=np.array([1, 0, 1, 1, 0, 1]), info=info)
+    axes = figures.draw_images(source, "first").axes
+    assert [text.get_text() for one in axes for text in one.texts] == list(info.class_names)
+    for row, wanted in zip((axes[:3], axes[3:6], axes[6:]), ([1, 4], [0, 2, 3], []), strict=True):
+        drawn = [one.images[0].get_array() for one in row if one.images]
+        np.testing.assert_array_equal(np.reshape(drawn, (-1, 4, 5)), images[wanted])
 
 
 @pytest.mark.parametrize(

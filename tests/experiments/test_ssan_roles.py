@@ -45,8 +45,6 @@ def test_scores_of_a_hand_made_example():
     assert nothing.value() == (0.0, 0.0, 0.0)
     # two equal predictions are not both right
     assert roles.role_counts(["B-A0", "O"], ["B-A0", "B-A0"]).matched == 1
-    with pytest.raises(ValueError, match="same number of labels, got 2 and 1"):
-        roles.role_counts(["O", "O"], ["O"])
 
 
 NAMES = ["I-A", "O", "B-A", "I-B", "B-B"]
@@ -70,7 +68,3 @@ def test_viterbi_finds_the_best_legal_sequence(np_rng):
     free = np.argmax(scores, axis=1)
     assert not legal([NAMES[i] for i in free]) or free.tolist() == list(best)
     assert roles.constrained_labels(np.zeros((0, 5)), NAMES).shape == (0,)
-    with pytest.raises(ValueError, match=r"scores must be \[N, 5\]"):
-        roles.constrained_labels(scores[:, :4], NAMES)
-    with pytest.raises(ValueError, match="may begin a sentence"):
-        roles.constrained_labels(scores[:, :1], NAMES[:1])

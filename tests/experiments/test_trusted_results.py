@@ -13,19 +13,14 @@ from experiments.core import origins, records
 from experiments.core.command import run_cells
 from experiments.core.comparison import compare, compare_all
 from experiments.core.paper import Cell, Claim, Job
-from experiments.core.records import Store, count_each, format_average, read_json
+from experiments.core.records import Store, count_each, format_average, read_json, refuse_other
 from experiments.core.verdict import mark
+from experiments.ga_net import tables as ga_net_tables
+from experiments.ga_reader import tables
 from tests.experiments._results import rendered, rows_of, store_of
 from tests.experiments._toy import PAPER as TOY
 
-EARLIER = "45,000 questions where the official file has 120,769"
-"""What records say of rebuilt questions that were read before their reader knew them."""
-
-# two papers with options of their own -> a table, and data set and variant of a cell of it
-PAPERS = {
-    "ga_reader": (["cbt", "--variants", "fix"], ("cbt_ne", "fix")),
-    "ssan": (["table2", "--layers", "1"], ("bshift", "san_local")),
-}
+REBUILT = f"{origins.BOOKS}: 45,000 questions where the official file has 120,769"
 
 
 def paper_of(name):
@@ -50,47 +45,34 @@ def told(tables, args, capsys):
     return message
 
 
-@pytest.mark.parametrize("paper", PAPERS)
 def test_records_of_other_settings_are_kept_and_named_before_anything_is_trained(
-    paper, tmp_path, monkeypatch, capsys
+    tmp_path, monkeypatch, capsys
 ):
-    args, cell = PAPERS[paper]
-    steps = paper_of(paper).presets[cell[0]].train.num_steps
-    tables = importlib.import_module(f"experiments.{paper}.tables")
     monkeypatch.setattr("experiments.core.command.run_one", lambda *_, **__: pytest.fail("trained"))
-    before = written(paper, cell, tmp_path / "results")
+    before = written("ga_reader", ("cbt_ne", "fix"), tmp_path / "results")
     places = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
-    budget = ["--seeds", "1", "--num-steps", "5"]
-    message = told(tables, [*args, *budget, *places], capsys)
-    assert (
-        f"{cell[0]}, {cell[1]}: the record of seed 0 has train.num_steps {steps}, wanted 5"
-        in message
-    )
+    args = ["cbt", "--variants", "fix", "--seeds", "1", "--num-steps", "5", *places]
+    message = told(tables, args, capsys)
+    steps = paper_of("ga_reader").presets["cbt_ne"].train.num_steps
+    assert f"cbt_ne, fix: the record of seed 0 has train.num_steps {steps}, wanted 5" in message
     assert "--results DIR" in message
     assert "--rerun" in message
-    assert {path: path.read_bytes() for path in sorted(tmp_path.rglob("*.*"))} == before
     # replacing one seed of several would leave seeds that nobody may average
-    message = told(tables, [*args, *budget, "--rerun", *places], capsys)
-    assert "the record of seed 1 has" in message
+    assert "the record of seed 1 has" in told(tables, [*args, "--rerun"], capsys)
     assert {path: path.read_bytes() for path in sorted(tmp_path.rglob("*.*"))} == before
 
 
-@pytest.mark.parametrize("paper", PAPERS)
-def test_records_of_two_configurations_or_of_two_origins_are_never_averaged(
-    paper, tmp_path, capsys
-):
-    tables = importlib.import_module(f"experiments.{paper}.tables")
-    data, variant = PAPERS[paper][1]
-    (path,) = written(paper, (data, variant), tmp_path, seeds=1)
+def test_records_of_two_configurations_or_of_two_origins_are_never_averaged(tmp_path, capsys):
+    (path,) = written("ga_reader", ("cbt_ne", "fix"), tmp_path, seeds=1)
     first = json.loads(path.read_text())
     second = first | {"seed": 7}
-    place = path.with_name(f"{data}-{variant}-seed7.json")
+    place = path.with_name("cbt_ne-fix-seed7.json")
     steps = first["config"]["train"]["num_steps"]
     train = first["config"]["train"] | {"seed": 7, "num_steps": steps + 1}
     place.write_text(json.dumps(second | {"config": first["config"] | {"train": train}}))
     message = told(tables, ["render", "--results", str(tmp_path)], capsys)
     wanted = f"train.num_steps is {steps} in seed 0 and {steps + 1} in seed 7"
-    assert f"records of {data}, {variant}: {wanted}; they are not averaged" in message
+    assert f"records of cbt_ne, fix: {wanted}; they are not averaged" in message
     place.write_text(json.dumps(second | {"substitute": "a tenth of the sentences"}))
     message = told(tables, ["render", "--results", str(tmp_path)], capsys)
     assert "origin of the data is" in message
@@ -122,8 +104,8 @@ def test_seeds_of_other_data_do_not_join_the_records_of_a_cell(tmp_path):
 
 
 def test_questions_made_of_books_have_an_origin_of_their_own():
-    counted = {"data": "cbt_cn", "substitute": EARLIER}
-    assert origins.origin_of(counted) == f"{origins.BOOKS}: {EARLIER}"
+    counted = {"data": "cbt_cn", "substitute": REBUILT}
+    assert origins.origin_of(counted) == REBUILT
     assert origins.other_data([counted])
     for vectors in (None, "word vectors of width 4 where the paper has 300", "random word vectors"):
         # whatever the word vectors are
@@ -131,24 +113,21 @@ def test_questions_made_of_books_have_an_origin_of_their_own():
     assert origins.origin_of({"data": "two_facts"}) == "made by gatedjax"
 
 
-def test_earlier_records_have_the_origin_that_the_reader_of_their_files_tells_now(shared_data):
+def test_records_have_the_origin_that_the_reader_of_their_files_tells(shared_data):
     from experiments.core.text import SPLITS
-    from experiments.ga_reader.config import DataConfig
     from gatedjax import data as gdata
 
     if not (shared_data / "cloze").is_dir():
         pytest.skip("the cloze sets are not on this machine")
-    name = DataConfig(name="cbt_cn").name
-    parts = [gdata.load(name, s, manual_dir=shared_data).info.substitute for s in SPLITS[1:]]
+    parts = [gdata.load("cbt_cn", s, manual_dir=shared_data).info.substitute for s in SPLITS[1:]]
     assert parts == [origins.BOOKS] * 2
-    train = f"{origins.BOOKS}: 45,000 questions where the official file has 120,769"
-    read = {"data": name, "substitute": origins.join_remarks([train, *parts])}
-    assert origins.origin_of(read) == origins.origin_of({"data": name, "substitute": EARLIER})
+    recorded = paper_of("ga_reader").store().get("cbt_cn", "fix", 0)
+    assert origins.origin_of(recorded) == origins.join_remarks([REBUILT, *parts])
 
 
 def test_no_number_of_other_questions_stands_in_the_papers_column(tmp_path):
     paper = paper_of("ga_reader")
-    store = store_of(paper, tmp_path, {("cbt_cn", "fix"): ["1101"]}, substitute=EARLIER)
+    store = store_of(paper, tmp_path, {("cbt_cn", "fix"): ["1101"]}, substitute=REBUILT)
     text = rendered(paper, store)
     rows = rows_of(text, "Table 3: CNN, Daily Mail and CBT, accuracy (%)")
     ours = [row for row in rows if row[-1] == "ours"]
@@ -256,8 +235,6 @@ def test_systems_on_data_of_two_origins_are_not_compared():
 
 
 def test_what_was_measured_is_replaced_only_with_rerun(tmp_path):
-    from experiments.core.records import refuse_other
-
     path, known = tmp_path / "table6-x.json", {"gold": "trees", "san": [0.25, 0.5]}
     refuse_other(path, "result", None, {"gold": "leaves"}, rerun=False)
     refuse_other(path, "result", known, {"gold": "trees", "san": (0.25, 0.5)}, rerun=False)
@@ -271,8 +248,6 @@ def test_what_was_measured_is_replaced_only_with_rerun(tmp_path):
 
 
 def test_a_count_of_other_files_does_not_replace_the_one_that_is_there(tmp_path, capsys):
-    from experiments.ga_net import tables
-
     def write(count):
         for name in ("train_5500.label", "TREC_10.label"):
             lines = [f"{c}:x what is this {i} ?" for i in range(count) for c in ("HUM", "LOC")]
@@ -281,10 +256,10 @@ def test_a_count_of_other_files_does_not_replace_the_one_that_is_there(tmp_path,
     (tmp_path / "trec").mkdir()
     write(20)
     args = ["table1", "--data", "trec", "--manual-dir", str(tmp_path), "--results", str(tmp_path)]
-    assert tables.main(args) == 0
+    assert ga_net_tables.main(args) == 0
     before = (tmp_path / "table1.json").read_bytes()
     write(30)
-    message = told(tables, args, capsys)
+    message = told(ga_net_tables, args, capsys)
     assert "table1.json has another count of trec" in message
     assert (tmp_path / "table1.json").read_bytes() == before
 

@@ -23,44 +23,36 @@ _SMALL = {
 }
 
 
-def model(name="ganet", *, seed=0, max_len=400, **changes):
-    """A model of two classes."""
-    entry = networks("text")[name]
-    config = grouped(entry.config, **_SMALL.get(name, _SMALL["ganet"]), **changes)
+def _made(kind, name, options, classes, *, seed=0, max_len=400):
     made = TrainedModel(
-        kind="text",
+        kind=kind,
         network=name,
-        config=config,
+        config=grouped(networks(kind)[name].config, **options),
         vocabulary=Vocabulary(WORDS),
-        classes=("bad", "good"),
-        prior=(0.5, 0.5),
+        classes=classes,
+        prior=(1 / len(classes),) * len(classes),
         params={},
         max_len=max_len,
     )
     return dataclasses.replace(made, params=drawn(lambda key: made._init(), rng=seed))
+
+
+def model(name="ganet", *, classes=("bad", "good"), seed=0, max_len=400, **changes):
+    """A model of texts, of two classes."""
+    options = _SMALL.get(name, _SMALL["ganet"]) | changes
+    return _made("text", name, options, classes, seed=seed, max_len=max_len)
 
 
 def of_classes(count):
     """A gated model of more classes."""
-    classes = tuple(f"class {i}" for i in range(count))
-    made = dataclasses.replace(model(), classes=classes, prior=(1 / count,) * count)
-    return dataclasses.replace(made, params=drawn(lambda key: made._init(), rng=0))
+    return model(classes=tuple(f"class {i}" for i in range(count)))
 
 
 def pair(name, *, seed=0, max_len=400):
     """A model of pairs, of three classes."""
-    config = dataclasses.replace(networks("pair")[name].config, hidden=8, embedding_dim=5)
-    made = TrainedModel(
-        kind="pair",
-        network=name,
-        config=config,
-        vocabulary=Vocabulary(WORDS),
-        classes=("entailed", "neutral", "contradicted"),
-        prior=(0.5, 0.25, 0.25),
-        params={},
-        max_len=max_len,
-    )
-    return dataclasses.replace(made, params=drawn(lambda key: made._init(), rng=seed))
+    classes = ("entailed", "neutral", "contradicted")
+    options = {"hidden": 8, "embedding_dim": 5}
+    return _made("pair", name, options, classes, seed=seed, max_len=max_len)
 
 
 @functools.cache

@@ -88,44 +88,33 @@ def read(folder):
     return json.loads((folder / NAMES[0]).read_text())["studies"]
 
 
+# The estimators have these figures in test_exact_values.
 TABLE = {
-    "(b - 0.49)^2, theta 0": (
-        5.000e-3, (1.5638e-2, 2.500e-5, 8.333e-6, 0), (0, -7.08e-4, -7.08e-4),
-    ),
-    "(b - 0.45)^2, theta 0": (
-        2.500e-2, (1.5939e-2, 6.250e-4, 2.083e-4, 0), (0, -3.54e-3, -3.54e-3),
-    ),
-    "(b - 0.49)^2, theta 1": (
-        3.932239e-3, (1.1848e-2, 2.386e-5, 1.458e-5, 1.328e-5), (9.09e-2, 4.50e-2, 2.95e-2),
-    ),
-}  # fmt: skip
-"""Gradient, variance of REINFORCE, LOO(2), ARM, DisARM, bias of ST, of its Gumbel, of Gumbel."""
+    "(b - 0.49)^2, theta 0": (5.000e-3, 2.500e-5),
+    "(b - 0.45)^2, theta 0": (2.500e-2, 6.250e-4),
+    "(b - 0.49)^2, theta 1": (3.932239e-3, 2.386e-5),
+}
+"""Gradient and variance of LeaveOneOut(2) on problems of one gate."""
 
 
 def test_the_toys_are_those_of_the_table(tmp_path, monkeypatch, capsys):
-    biased = (gates.StraightThrough(), gates.STGumbel(), gates.SoftGumbel())
-    unbiased = (gates.Reinforce(), gates.LeaveOneOut(2), gates.ARM(), gates.DisARM())
-    monkeypatch.setattr(_toys, "standard_estimators", lambda tau: (*unbiased, *biased))
+    few = (gates.LeaveOneOut(2), gates.Reinforce(), gates.StraightThrough())
+    monkeypatch.setattr(_toys, "standard_estimators", lambda tau: few)
     out = tmp_path / "a" / "b"
     assert report("--toy", "--out", out) == 0
     said = capsys.readouterr().out
     studies = {study["title"]: study for study in read(out)}
     assert len(studies) == 6
-    for title, (gradient, variances, biases) in TABLE.items():
+    for title, (gradient, variance) in TABLE.items():
         study = studies[title]
         assert f"## {title}\n" in said
         np.testing.assert_allclose(study["gradient"], [gradient], rtol=1e-4)
-        rows = study["estimators"]
-        for row, variance in zip(rows[:4], variances, strict=True):
-            assert not row["shown_biased"], row
-            np.testing.assert_allclose(row["variance"], variance, rtol=0.05)
-        for row, bias in zip(rows[4:], biases, strict=True):
-            assert abs(row["bias"] - abs(bias)) < 4 * row["error"], row
-            if abs(bias) > 1e-2:
-                assert row["z"] > 10, row
+        np.testing.assert_allclose(study["estimators"][0]["variance"], variance, rtol=0.05)
+        shown = [row["shown_biased"] for row in study["estimators"]]
+        assert shown == [False, False, title.endswith("1")], title
     liu = next(study for title, study in studies.items() if title.startswith("Liu"))
     np.testing.assert_allclose(liu["gradient"], [-0.0450], rtol=1e-4)
-    np.testing.assert_allclose(liu["estimators"][0]["variance"], 0.43842, rtol=0.05)
+    np.testing.assert_allclose(liu["estimators"][1]["variance"], 0.43842, rtol=0.05)
     steep = next(study for title, study in studies.items() if "disagree" in title)
     losses = {row["mode"]: row["loss"] for row in steep["modes"]}
     p = 1 / (1 + np.exp(-0.4))
@@ -288,14 +277,3 @@ def test_without_matplotlib_there_is_no_figure(tmp_path, monkeypatch, capsys):
     assert report("--toy", "--draws", "4", "--out", tmp_path) == 0
     assert "no figure: plots need matplotlib" in capsys.readouterr().out
     assert [path.name for path in tmp_path.iterdir()] == NAMES[:1]
-
-
-def test_help_is_short(capsys):
-    with pytest.raises(SystemExit) as stop:
-        report("--help")
-    text = capsys.readouterr().out
-    assert stop.value.code == 0
-    assert len(text.splitlines()) < 60
-    assert "--workdir" in text
-    assert main(["--help"]) == 0
-    assert "gates" in capsys.readouterr().out

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from gatedjax import gates
-from tests.gates import _oracles
 from tests.gates._cases import BIASED, ESTIMATORS, UNBIASED, name
 from tests.tolerances import F32, F64
 
@@ -49,22 +48,9 @@ def test_unbiased_estimators_are_within_four_standard_errors(which, x64):
 
 def test_biased_estimators_are_shown_biased_at_theta_1(x64):
     found = gates.report(quartic, np.array([1.0]), BIASED, key=jax.random.key(0), draws=16_384)
-    assert len(found.rows) == 7
+    assert len(found.rows) == len(BIASED) >= 7
     for row in found.rows:
         assert row.z > 10, row
-
-
-def test_the_biases_of_the_table_are_found_by_draws(x64):
-    table = {
-        gates.StraightThrough(): 9.09e-2, gates.STGumbel(0.5): 4.50e-2,
-        gates.SoftGumbel(0.5): 2.95e-2,
-    }  # fmt: skip
-    found = gates.report(
-        squared, np.array([1.0]), list(table), 0.49, key=jax.random.key(1), draws=16_384
-    )
-    for row, bias in zip(found.rows, table.values(), strict=True):
-        assert row.z > 10
-        assert abs(row.bias[0] - bias) < 4 * row.standard_error[0] + 5e-5
 
 
 def test_the_columns_are_the_statistics_of_the_draws(x64):
@@ -151,11 +137,3 @@ def test_what_an_estimator_does_not_state_is_not_listed_as_unbiased():
     assert listed == ["not stated", "no", "yes", "no"]
     assert [row["unbiased"] for row in found.records()] == [None, False, True, False]
     assert all(isinstance(one.unbiased, bool) for one in ESTIMATORS)  # the library states its own
-
-
-def test_the_oracle_is_the_truth_of_the_report(x64):
-    found = gates.report(quartic, LOGITS, [gates.Enumerate()], key=jax.random.key(0), draws=4)
-    want = _oracles.truth(lambda g: np.sum((g - 0.1) ** 4), LOGITS)
-    np.testing.assert_allclose(found.truth.gradient, want[2], **F64)
-    assert found.rows[0].mse < 1e-20
-    assert found.rows[0].evaluations == 16

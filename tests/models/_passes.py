@@ -51,7 +51,15 @@ def in_numpy(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
     return lambda *args, **kwargs: jax.tree.map(np.asarray, compiled(*args, **kwargs))
 
 
-apply = in_numpy(lambda model, params, batch: model.apply({"params": params}, batch))
+@functools.partial(in_numpy, static_argnames=("train", "attention"))
+def apply(model, params, batch, keys=None, *, train=False, **options):
+    """The output of a pass with the given keys, or in training with those of this module."""
+    keys = (RNGS if train else {}) if keys is None else keys
+    # a pass without dropout takes no stream for it
+    streams = {name: key for name, key in keys.items() if train or name != "dropout"}
+    return model.apply({"params": params}, batch, train=train, rngs=streams, **options)
+
+
 evaluate = in_numpy(lambda task, params, batch: task.evaluate(params, batch))
 # ((loss, metrics), gradient)
 loss = in_numpy(
@@ -59,6 +67,19 @@ loss = in_numpy(
         functools.partial(total_loss, task), has_aux=True
     )(params, batch, RNGS)
 )
+
+
+def make_batch(rng, lengths=(4, 7, 1), size=8):
+    """A batch of texts with a vocabulary of 20 words and 3 classes."""
+    lengths = np.asarray(lengths, np.int32)
+    real = np.arange(size)[None, :] < lengths[:, None]
+    return {
+        "tokens": (rng.integers(2, 20, real.shape) * real).astype(np.int32),
+        "lengths": lengths,
+        "label": rng.integers(0, 3, len(lengths)).astype(np.int32),
+        "example_id": np.arange(10, 10 + len(lengths), dtype=np.int32),
+        "weight": np.ones(len(lengths), np.float32),
+    }
 
 
 class Recording:

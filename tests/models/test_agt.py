@@ -1,18 +1,13 @@
-"""AGT: the whole network against loops, its baselines and ablations, invariances, training."""
-
-import functools
+"""AGT: the whole network against loops, its baselines and ablations, invariances."""
 
 import jax
 import numpy as np
-import optax
 import pytest
 
-from gatedjax.data import load
 from gatedjax.models import AGT, AGTConfig, AGTTask
 from tests._drawn import drawn
 from tests.functional.test_agt import gated_rows, highway_rows, select_rows
-from tests.models._losses import total_loss
-from tests.models._passes import in_numpy
+from tests.models._passes import apply, loss, make_batch
 from tests.tolerances import F32
 
 SMALL = {
@@ -29,38 +24,12 @@ def make_task(vocab_size=20, **config) -> AGTTask:
     return AGTTask(AGT(AGTConfig(**(SMALL | config)), vocab_size=vocab_size, num_classes=3))
 
 
-def make_batch(rng, lengths=(4, 7, 1), size=8):
-    lengths = np.asarray(lengths, np.int32)
-    real = np.arange(size)[None, :] < lengths[:, None]
-    return {
-        "tokens": (rng.integers(2, 20, real.shape) * real).astype(np.int32),
-        "lengths": lengths,
-        "label": rng.integers(0, 3, len(lengths)).astype(np.int32),
-        "example_id": np.arange(10, 10 + len(lengths), dtype=np.int32),
-        "weight": np.ones(len(lengths), np.float32),
-    }
-
-
 def shapes_of(task, batch):
     return jax.eval_shape(task.init, jax.random.key(0), batch)
 
 
 def draw(task, batch):
     return drawn(task.init, batch)
-
-
-init = in_numpy(lambda task, key, batch: task.init(key, batch))
-
-
-@functools.partial(in_numpy, static_argnames="train")
-def forward(model, params, batch, *, train=False):
-    return model.apply({"params": params}, batch, train=train, rngs={"dropout": jax.random.key(3)})
-
-
-@in_numpy
-def loss_and_gradient(task, params, batch):
-    keys = {"dropout": jax.random.key(3)}
-    return jax.value_and_grad(lambda p: total_loss(task, p, batch, keys), has_aux=True)(params)
 
 
 def count_without_words(task, batch) -> int:
@@ -134,7 +103,7 @@ def oracle(config, params, tokens):
 def test_logits_equal_the_loop_over_words_and_layers(config, np_rng):
     task, batch = make_task(**config), make_batch(np_rng)
     params = draw(task, batch)
-    output = forward(task.model, params, batch)
+    output = apply(task.model, params, batch)
     for row, length in enumerate(batch["lengths"]):
         want = oracle(task.model.config, params, np.asarray(batch["tokens"][row, :length]))
         np.testing.assert_allclose(output.logits[row], want, **F32)
@@ -157,7 +126,7 @@ def test_nothing_is_ablated_above_the_last_layer_and_everything_for_the_highway_
     bare = draw(plain, batch)
 
     pairs = [(full, params), (last, params), (first, bare), (plain, bare)]
-    one, two, three, four = (forward(task.model, p, batch).logits for task, p in pairs)
+    one, two, three, four = (apply(task.model, p, batch).logits for task, p in pairs)
     np.testing.assert_array_equal(one, two)
     np.testing.assert_array_equal(three, four)
     assert np.abs(one - three).max() > 1e-3
@@ -168,8 +137,8 @@ def test_each_dropout_site_acts_where_it_says(np_rng):
     outputs = {}
     for sites in [(), ("words",), ("head",)]:
         task = make_task(dropout=0.5, dropout_sites=sites)
-        outputs[sites] = forward(task.model, draw(task, batch), batch, train=True)
-    plain = forward(task.model, draw(task, batch), batch)
+        outputs[sites] = apply(task.model, draw(task, batch), batch, train=True)
+    plain = apply(task.model, draw(task, batch), batch)
     np.testing.assert_array_equal(outputs[()].logits, plain.logits)
     assert not np.array_equal(outputs["words",].states, plain.states)
     np.testing.assert_array_equal(outputs["head",].states, plain.states)
@@ -179,8 +148,8 @@ def test_each_dropout_site_acts_where_it_says(np_rng):
 def test_permuting_words_permutes_the_attention_alone(np_rng):
     task, batch = make_task(), make_batch(np_rng, lengths=(8, 8, 8))
     params, order = draw(task, batch), np.array([3, 1, 7, 0, 2, 6, 5, 4])
-    output = forward(task.model, params, batch)
-    again = forward(task.model, params, batch | {"tokens": batch["tokens"][:, order]})
+    output = apply(task.model, params, batch)
+    again = apply(task.model, params, batch | {"tokens": batch["tokens"][:, order]})
     np.testing.assert_allclose(again.logits, output.logits, **F32)
     np.testing.assert_allclose(again.attention, output.attention[..., order], **F32)
 
@@ -188,11 +157,11 @@ def test_permuting_words_permutes_the_attention_alone(np_rng):
 def test_one_word_has_all_attention_and_a_text_without_words_is_finite(np_rng):
     task, batch = make_task(), make_batch(np_rng, lengths=(1, 0, 0))
     params = draw(task, batch)
-    output = forward(task.model, params, batch)
+    output = apply(task.model, params, batch)
     np.testing.assert_array_equal(output.attention[0, :, 0], 1.0)
     np.testing.assert_array_equal(output.attention[1:], 0.0)
     np.testing.assert_array_equal(output.states[1:, 0], 0.0)
-    _, gradient = loss_and_gradient(task, params, batch)
+    _, gradient = loss(task, params, batch)
     for leaf in jax.tree.leaves((output, gradient)):
         assert np.all(np.isfinite(leaf))
 
@@ -200,8 +169,8 @@ def test_one_word_has_all_attention_and_a_text_without_words_is_finite(np_rng):
 def test_gates_start_at_the_sigmoid_of_their_bias_and_every_matrix_at_glorot(np_rng):
     sizes = {"hidden": 40, "attention_hidden": 30, "num_layers": 5}
     task, batch = make_task(**sizes), make_batch(np_rng)
-    params = init(task, jax.random.key(0), batch)
-    gates = forward(task.model, params, batch).gates
+    params = jax.jit(task.init)(jax.random.key(0), batch)
+    gates = apply(task.model, params, batch).gates
     np.testing.assert_allclose(np.mean(gates), 0.731, atol=0.02)
     own = params["transform"]
     np.testing.assert_array_equal(own["bias"], np.repeat([[1.0] * 40 + [0.0] * 40], 4, axis=0))
@@ -224,7 +193,7 @@ def test_gates_start_at_the_sigmoid_of_their_bias_and_every_matrix_at_glorot(np_
 def test_gradients_reach_every_layer_and_only_the_first_behind_closed_gates(np_rng):
     task, batch = make_task(dropout=0.0), make_batch(np_rng)
     params = draw(task, batch)
-    _, gradient = loss_and_gradient(task, params, batch)
+    _, gradient = loss(task, params, batch)
     for name, leaf in gradient["transform"].items():
         for layer in np.asarray(leaf):
             assert np.abs(layer).max() > 0, name
@@ -232,81 +201,20 @@ def test_gradients_reach_every_layer_and_only_the_first_behind_closed_gates(np_r
     shut = params | {
         "transform": own | {"bias": np.where(np.arange(8) < 4, np.float32(-200), own["bias"])}
     }
-    _, gradient = loss_and_gradient(task, shut, batch)
+    _, gradient = loss(task, shut, batch)
     for name in ("attention_kernel", "score_kernel"):
         size = np.abs(gradient["transform"][name])
         assert size[0].max() > 0
         assert size[1:].max() == 0
-    output = forward(task.model, shut, batch)
+    output = apply(task.model, shut, batch)
     np.testing.assert_array_equal(output.states, np.repeat(output.states[:, :1], 3, axis=1))
-
-
-def test_frozen_word_vectors_have_no_gradient_and_start_from_the_table(np_rng):
-    batch, table = make_batch(np_rng), np_rng.normal(size=(20, 5)).astype(np.float32)
-    config = AGTConfig(**SMALL, freeze_embeddings=True)
-    task = AGTTask(AGT(config, vocab_size=20, num_classes=3, embeddings=table))
-    keys = {"dropout": jax.random.key(3)}
-
-    @jax.jit
-    def start(key):
-        params = task.init(key, batch)
-        return params, jax.grad(lambda p: total_loss(task, p, batch, keys)[0])(params)
-
-    params, gradient = start(jax.random.key(0))
-    np.testing.assert_array_equal(params["embed"]["embedding"], table)
-    np.testing.assert_array_equal(gradient["embed"]["embedding"], 0.0)
-    assert np.abs(gradient["projection"]["kernel"]).max() > 0
 
 
 def test_bfloat16_is_close_and_outputs_are_float32(np_rng):
     batch = make_batch(np_rng)
     params = draw(make_task(), batch)
-    wide = forward(make_task().model, params, batch)
-    narrow = forward(make_task(dtype="bfloat16").model, params, batch)
+    wide = apply(make_task().model, params, batch)
+    narrow = apply(make_task(dtype="bfloat16").model, params, batch)
     assert {leaf.dtype for leaf in jax.tree.leaves(narrow)} == {np.dtype("float32")}
     np.testing.assert_allclose(narrow.logits, wide.logits, atol=0.05)
     np.testing.assert_allclose(narrow.attention, wide.attention, atol=0.02)
-
-
-def polarity_batch(size):
-    source = load("polarity", "train")
-    examples = [source[i] for i in range(size)]
-    words = sorted({word for example in examples for word in example["tokens"]})
-    number = {word: i + 2 for i, word in enumerate(words)}
-    longest = max(len(example["tokens"]) for example in examples)
-    tokens = np.zeros((size, longest), np.int32)
-    for row, example in enumerate(examples):
-        tokens[row, : len(example["tokens"])] = [number[word] for word in example["tokens"]]
-    batch = {
-        "tokens": tokens,
-        "lengths": np.array([len(e["tokens"]) for e in examples], np.int32),
-        "label": np.array([e["label"] for e in examples], np.int32),
-        "example_id": np.array([e["example_id"] for e in examples], np.int32),
-        "weight": np.ones(size, np.float32),
-    }
-    return batch, len(words) + 2
-
-
-def test_32_polarity_sentences_are_learnt_by_heart():
-    batch, size = polarity_batch(32)
-    task = make_task(vocab_size=size, hidden=12, embedding_dim=12, dropout=0.0)
-    tx = optax.adam(0.02)
-
-    @jax.jit
-    def fit(key):
-        params = task.init(key, batch)
-
-        def step(carry, number):
-            params, state = carry
-            value, grad = jax.value_and_grad(lambda p: total_loss(task, p, batch, {})[0])(params)
-            updates, state = tx.update(grad, state)
-            return (optax.apply_updates(params, updates), state), value
-
-        (params, _), _ = jax.lax.scan(step, (params, tx.init(params)), np.arange(100))
-        return task.evaluate(params, batch)
-
-    metrics, predictions = fit(jax.random.key(0))
-    assert float(metrics["accuracy"].total) == 32
-    assert float(metrics["loss"].total / metrics["loss"].count) < 0.1
-    np.testing.assert_array_equal(predictions["predicted"], batch["label"])
-    assert set(predictions) == {"example_id", "label", "predicted", "correct"}

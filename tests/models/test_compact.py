@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from gatedjax.models import GANet
-from tests.models._passes import in_numpy
-from tests.models.test_ga_net import QUIET, _oracle, draw, forward, make_batch, make_task, rngs
+from tests.models._passes import apply, in_numpy, make_batch
+from tests.models.test_ga_net import QUIET, _oracle, draw, make_task, rngs
 from tests.models.test_ga_net import sharpened as sharp
 from tests.models.test_gates_on_input import deleted
 from tests.tolerances import F32
@@ -48,7 +48,7 @@ def test_it_is_a_call_that_computes_less(empty, np_rng):
     # some open; none (the rule for empty rows); all, which do not fit
     for bias in (0.0, -1e6, 1e6):
         params = with_bias(few, bias)
-        want = forward(task.model, params, batch)
+        want = apply(task.model, params, batch)
         found = compact(task.model, params, batch, capacity=slots)
         assert_answers_are_those_of_a_call(found, want)
         most.append(int(want.gates.sum(-1).max()))
@@ -60,7 +60,7 @@ def test_it_is_a_call_that_computes_less(empty, np_rng):
 def test_slots_for_all_words_and_draws_of_gates(np_rng):
     task, batch = make_task(gates_on="input"), make_batch(np_rng, LENGTHS)
     params = draw(task, gate_bias=0.0)
-    want = forward(task.model, params, batch, rngs())
+    want = apply(task.model, params, batch, rngs())
     assert 0 < want.gates.sum() < sum(LENGTHS)
     for capacity in (7, 99):
         found = compact(task.model, params, batch, rngs(), capacity=capacity)

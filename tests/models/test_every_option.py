@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from tests._grouped import option_names, option_paths
-from tests.models._losses import rates_of, total_loss
-from tests.models.test_every_dropout import MAKERS, RNGS, carry_of
+from tests.models._losses import MAKERS, ROWS, rates_of, total_loss
+from tests.models._passes import RNGS
+from tests.models.test_every_dropout import case
 
 # a minute of tracing
 pytestmark = pytest.mark.slow
@@ -56,10 +57,10 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "ssan_probe.final_temperature": (0.1,),
     "ssan_probe.estimator": ("reinmax", "leave_one_out", "disarm"),
     "ssan_probe.density": (0.3, 0.4),
-    "ssan_probe.hidden": (4,),
+    "ssan_probe.hidden": (8,),
     "ssan_probe.num_heads": (4,),
     "ssan_probe.block": (2,),
-    "ssan_probe.head_hidden": ((4,),),
+    "ssan_probe.head_hidden": ((5,),),
     "ssan_nli.select_layers": ((0,),),
     "ssan_nli.final_temperature": (0.1,),
     "ssan_nli.estimator": ("reinmax", "leave_one_out", "disarm"),
@@ -97,10 +98,10 @@ SHARED = {
 
 def fields_of(name: str) -> list[str]:
     """The options that a network does not share with one that is tested on them."""
-    config = MAKERS[name]().task.model.config
+    config = case(name).task.model.config
     names = option_names(type(config))
     if name in SHARED:
-        other = MAKERS[SHARED[name]]().task.model.config
+        other = case(SHARED[name]).task.model.config
         # but every network has word vectors of its own, and every task says what it freezes
         own = {"freeze_embeddings"}
         shared = option_names(type(other))
@@ -139,10 +140,10 @@ def traced(function, *arguments) -> tuple[str, Any]:
 
 def programs(name: str, options: dict[str, Any]):
     """The parts of a network that an option may change, the quickest to trace first."""
-    case = MAKERS[name](**SMALLER.get(name, {}) | options)
+    one = case(name, **SMALLER.get(name, {}) | options)
     # a changing temperature is one of steps
-    batch = case.batch | {"step": np.full(2, 3, np.int32)}
-    task, carry = case.task, carry_of(case)
+    batch = one.batch | {"step": np.full(ROWS, 3, np.int32)}
+    task, carry = one.task, one.carried
     init, shapes = traced(task.init, RNGS["gate"], batch)
     yield init + str(getattr(task, "frozen", ""))
     cost = lambda params: total_loss(task, params, batch, RNGS, *carry)[0]  # noqa: E731
@@ -178,7 +179,7 @@ def test_the_same_options_make_the_same_programs(name):
 @pytest.mark.parametrize(("name", "field"), EVERY, ids=[".".join(pair) for pair in EVERY])
 def test_every_option_changes_the_network(name, field):
     needed = NEEDS.get(f"{name}.{field}", {})
-    config = MAKERS[name](**SMALLER.get(name, {}) | needed).task.model.config
+    config = case(name, **SMALLER.get(name, {}) | needed).task.model.config
     values = values_of(name, field, config)
     seen = [programs(name, needed | {field: value}) for value in values]
     for part in itertools.count():

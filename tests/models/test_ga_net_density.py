@@ -11,6 +11,7 @@ import pytest
 from gatedjax import functional as F
 from gatedjax.models import GANet, GANetConfig, GANetTask
 from gatedjax.models._density import constraint
+from tests._drawn import drawn as any_drawn
 from tests._grouped import grouped
 from tests.models._losses import total_loss
 from tests.models._passes import in_numpy
@@ -37,10 +38,8 @@ def batch():
     }
 
 
-def drawn(model, seed=1):
-    rng = np.random.default_rng(seed)
-    shapes = jax.eval_shape(GANetTask(model).init, jax.random.key(0), batch())
-    params = jax.tree.map(lambda s: rng.normal(0, 0.5, s.shape).astype(s.dtype), shapes)
+def drawn(model):
+    params = any_drawn(GANetTask(model).init, batch())
     params["auxiliary"]["gate"]["kernel"] *= 6  # so that some gates open and some close
     return params
 

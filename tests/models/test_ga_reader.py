@@ -1,4 +1,4 @@
-"""GA Reader: the whole network against loops, its baselines, candidates, invariances, training."""
+"""GA Reader: the whole network against loops, its baselines, candidates, invariances."""
 
 import dataclasses
 import functools
@@ -6,24 +6,16 @@ import re
 
 import jax
 import numpy as np
-import optax
 import pytest
 
-from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask, ga_reader_optimizer
-from gatedjax.training import (
-    TrainConfig,
-    TrainState,
-    evaluate,
-    fit,
-    make_optimizer,
-    make_parallel,
-    make_train_step,
-)
+from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask
+from gatedjax.training import evaluate, make_parallel
 from tests._drawn import drawn
 from tests._grouped import grouped
 from tests._slow import slow_but
+from tests.models import _passes
 from tests.models._losses import total_loss
-from tests.models._passes import Recording, in_numpy
+from tests.models._passes import Recording, apply, in_numpy
 from tests.tolerances import F32, F64
 
 SMALL = {
@@ -87,17 +79,6 @@ def draw(task, batch, dtype=np.float32):
     return drawn(task.init, batch, std=0.7, dtype=dtype)
 
 
-def begin(task, tx, batch):
-    """A state to train from, also without a compilation."""
-    params = draw(task, batch)
-    return TrainState(np.zeros((), np.int32), params, jax.jit(tx.init)(params))
-
-
-@functools.partial(in_numpy, static_argnames="train")
-def forward(model, params, batch, *, train=False):
-    return model.apply({"params": params}, batch, train=train, rngs={"dropout": jax.random.key(3)})
-
-
 def pass_of_the_loss(task, params, batch):
     """((loss, (metrics, output of the network)), gradient), the network being compiled once."""
     keys = {"dropout": jax.random.key(3)}
@@ -111,7 +92,6 @@ def pass_of_the_loss(task, params, batch):
 
 
 whole_pass = in_numpy(pass_of_the_loss)
-evaluated = in_numpy(lambda task, params, batch: task.evaluate(params, batch))
 
 
 def loss_and_gradient(task, params, batch):
@@ -252,6 +232,10 @@ def test_probabilities_and_gradients_equal_the_loop(listed, config, np_rng, x64)
         np.testing.assert_allclose(np.exp(output.logits[row]), want, **F64)
         if c.aggregation == "paper":
             np.testing.assert_allclose(np.exp(output.logits[row]).sum(), 1.0, **F64)
+    if c.gating == "none" or c.hops == 1:
+        assert output.attention == ()
+    elif not c.token_attention:  # all tokens see the final states
+        np.testing.assert_array_equal(output.attention[0], np.ones((3, 7, 1)))
     np.testing.assert_allclose(loss, oracle_loss(c, arrays, batch), **F64)
     assert metrics["loss"].count == 3
     for _ in range(3):
@@ -275,23 +259,6 @@ def test_one_hop_is_the_same_program_whatever_the_gating(np_rng):
     programs = {whole(gating=gating) for gating in ("multiply", "sum", "concat", "none")}
     assert len(programs) == 1
     assert whole(aggregation="code") not in programs
-
-
-@pytest.mark.parametrize(
-    "config", [{"hops": 3, "char_dim": 2, "feature": True}, {"gating": "none"}], ids=name_of
-)
-def test_without_dropout_training_and_evaluation_run_the_same_program(config, np_rng):
-    batch, tasks = make_batch(np_rng), [make_task(dropout=rate, **config) for rate in (0.0, 0.3)]
-    params = draw(tasks[0], batch)
-    for task, same in zip(tasks, (True, False), strict=True):
-        runs = [
-            functools.partial(
-                task.model.apply, train=train, rngs={"dropout": jax.random.key(3)} if train else {}
-            )
-            for train in (False, True)
-        ]
-        one, other = (program(run, {"params": params}, batch) for run in runs)
-        assert (one == other) == same
 
 
 # -- parameters --------------------------------------------------------------------------------
@@ -357,35 +324,6 @@ def test_kernels_start_as_the_program_of_the_paper_drew_them(np_rng):
 # -- invariances -------------------------------------------------------------------------------
 
 
-def widened(batch):
-    """The same examples with more padding, on which anything may stand."""
-    more = {"document": (2, 9), "query": (1, 8), "document_words": (2, 1), "query_words": (1, 1)}
-    batch = dict(batch)
-    for name, (columns, fill) in more.items():
-        batch[name] = np.pad(batch[name], ((0, 0), (0, columns)), constant_values=fill)
-    batch["occurrence"] = np.pad(
-        batch["occurrence"], ((0, 0), (0, 2), (0, 1)), constant_values=True
-    )
-    batch["candidate_mask"] = np.pad(batch["candidate_mask"], ((0, 0), (0, 1)))
-    batch["word_characters"] = np.pad(batch["word_characters"], ((0, 0), (0, 3), (0, 2)))
-    batch["word_lengths"] = np.pad(batch["word_lengths"], ((0, 0), (0, 3)))
-    return batch
-
-
-def test_nothing_looks_at_padding(np_rng):
-    """That training with dropout does not is a matter of test_every_task."""
-    task = make_task(char_dim=2, feature=True)
-    batch = make_batch(np_rng)
-    params = draw(task, batch)
-    base, padded = (forward(task.model, params, b) for b in (batch, widened(batch)))
-    np.testing.assert_allclose(padded.logits[:, :3], base.logits, **F32)
-    assert np.isneginf(padded.logits[:, 3]).all()
-    np.testing.assert_allclose(padded.attention[0][:, :7, :5], base.attention[0], **F32)
-    np.testing.assert_array_equal(padded.attention[0][..., 5:], 0.0)
-    np.testing.assert_allclose(padded.document_attention[:, :7], base.document_attention, **F32)
-    np.testing.assert_array_equal(padded.document_attention[:, 7:], 0.0)
-
-
 def test_empty_documents_and_queries_have_finite_gradients_and_no_loss(np_rng):
     task = make_task(dropout=0.0, feature=True, char_dim=2)
     batch = make_batch(np_rng, documents=(6, 0, 3), queries=(4, 3, 2))
@@ -416,24 +354,12 @@ def test_the_feature_marks_real_tokens_of_both_texts_alone(np_rng):
     params = draw(task, batch)
     table = params["feature_embedding"]
     same = {**params, "feature_embedding": np.stack([table[0], table[0]])}
-    base, plain = (forward(task.model, p, batch) for p in (params, same))
+    base, plain = (apply(task.model, p, batch) for p in (params, same))
     assert not np.array_equal(base.logits, plain.logits)
     # the document without its one shared token does not see the second row of the table
     batch["document"] = np.array([[0, 8, 6, 7, 0, 0, 0]], np.int32)
-    base, plain = (forward(task.model, p, batch) for p in (params, same))
+    base, plain = (apply(task.model, p, batch) for p in (params, same))
     np.testing.assert_array_equal(base.logits, plain.logits)
-
-
-def test_without_token_attention_all_tokens_see_the_final_states(np_rng):
-    """With one query token of one real position both are the same network."""
-    batch = make_batch(np_rng, queries=(1, 1, 1)) | {"cloze": np.zeros(3, np.int32)}
-    full, same = make_task(), make_task(token_attention=False)
-    params = draw(full, batch)
-    one, two = (forward(task.model, params, batch) for task in (full, same))
-    np.testing.assert_allclose(one.logits, two.logits, **F32)
-    np.testing.assert_array_equal(two.attention[0], np.ones((3, 7, 1)))
-    none = make_task(gating="none")
-    assert jax.eval_shape(none.model.apply, {"params": draw(none, batch)}, batch).attention == ()
 
 
 @pytest.mark.slow
@@ -441,7 +367,7 @@ def test_bfloat16_agrees_on_the_answers_with_a_loss_in_float32(np_rng):
     batch = make_batch(np_rng)
     tasks = [make_task(char_dim=2, dropout=0.0, dtype=d) for d in ("float32", "bfloat16")]
     params = draw(tasks[0], batch)
-    one, two = (forward(task.model, params, batch) for task in tasks)
+    one, two = (apply(task.model, params, batch) for task in tasks)
     assert two.logits.dtype == two.attention[0].dtype == np.float32
     np.testing.assert_allclose(np.exp(one.logits), np.exp(two.logits), atol=0.05)
     np.testing.assert_array_equal(one.logits.argmax(-1), two.logits.argmax(-1))
@@ -467,13 +393,13 @@ def test_examples_without_an_answer_are_not_trained_on_and_count_as_wrong(np_rng
     assert loss == 0
     assert all((g == 0).all() for g in jax.tree.leaves(grads))
     assert (metrics["loss"].count, metrics["unanswerable"].total) == (0, 3)
-    metrics, predictions = evaluated(task, params, unanswerable(batch))
+    metrics, predictions = _passes.evaluate(task, params, unanswerable(batch))
     assert (metrics["accuracy"].total, metrics["accuracy"].count) == (0, 3)
     np.testing.assert_array_equal(predictions["correct"], 0.0)
     assert predictions["predicted"][2] == 0
     # the first real candidate where none occurs
     masked = unanswerable(batch) | {"candidate_mask": np.arange(9).reshape(3, 3) != 6}
-    assert evaluated(task, params, masked)[1]["predicted"][2] == 1
+    assert _passes.evaluate(task, params, masked)[1]["predicted"][2] == 1
     # one row of them changes nothing for the others
     mixed = batch | {"label": np.array([-1, *batch["label"][1:]], np.int32)}
     dropped = batch | {"weight": np.array([0, 1, 1], np.float32)}
@@ -489,78 +415,10 @@ def test_evaluation_reports_every_example(np_rng):
     batch = make_batch(np_rng)
     params = draw(task, batch)
     metrics, rows = evaluate(task, params, [batch], make_parallel("single"))
-    output = forward(task.model, params, batch)
+    output = apply(task.model, params, batch)
     np.testing.assert_array_equal(rows["predicted"], output.logits.argmax(-1))
     np.testing.assert_array_equal(rows["correct"], rows["predicted"] == batch["label"])
     assert metrics["accuracy"] == pytest.approx(rows["correct"].mean())
     assert metrics["unanswerable"] == 0
     for name in ("example_id", "label", "weight"):
         np.testing.assert_array_equal(rows[name], batch[name])
-
-
-def two_steps(parallel):
-    """Parameters after two steps."""
-    task = make_task(char_dim=2, feature=True, hops=1)
-    batch = make_batch(np.random.default_rng(0), listed=True)
-    config = TrainConfig(num_steps=2, accumulate=parallel.accumulate, progress=False)
-    # Adam would turn the rounding of a gradient near 0 into a whole step.
-    options = {"parallel": parallel, "optimizer": optax.sgd(0.1)}
-    return fit(task, [batch] * 2, None, config, params=draw(task, batch), **options).state.params
-
-
-@pytest.mark.slow
-def test_devices_and_parts_train_as_one():
-    """Three rows on two devices, with filler rows; the tables of characters belong to the rows."""
-    found = two_steps(make_parallel("sharding", jax.devices()[:2], accumulate=2))
-    close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6)
-    jax.tree.map(close, two_steps(make_parallel("single")), found)
-
-
-@pytest.mark.slow
-def test_fixed_word_vectors_stay_and_take_no_optimiser_memory(np_rng):
-    batch = make_batch(np_rng)
-    task = make_task(freeze_embeddings=True, dropout=0.0, hops=1)
-    assert task.frozen == ("embed/embedding",)
-    assert make_task(freeze_embeddings=False).frozen == ()
-    params = draw(task, batch)
-    config = TrainConfig(num_steps=1, progress=False)
-    tx = make_optimizer(ga_reader_optimizer(5), 10)
-    state = fit(task, [batch], None, config, params=params, optimizer=tx).state
-    before, after = (np.asarray(p["embed"]["embedding"]) for p in (params, state.params))
-    np.testing.assert_array_equal(after, before)
-    assert before.shape not in map(np.shape, jax.tree.leaves(state.opt_state))
-    before, after = (
-        np.asarray(p["hop_0"]["document"]["layer_0"]["forward"]["kernel"])
-        for p in (params, state.params)
-    )
-    assert np.isfinite(after).all()
-    assert not np.array_equal(after, before)
-
-
-@pytest.mark.slow
-def test_a_few_examples_are_learned_by_heart(np_rng):
-    task = make_task(hidden=8, embedding_dim=8, dropout=0.0, hops=1)
-    batch = make_batch(np_rng, documents=(7, 6, 5))
-    tx = make_optimizer(ga_reader_optimizer(1000, learning_rate=0.02), 100)
-    state = begin(task, tx, batch)
-    step = jax.jit(make_train_step(task, tx))
-    first = None
-    for _ in range(60):
-        state, metrics = step(state, batch, jax.random.key(1))
-        first = metrics["loss"].total if first is None else first
-    assert metrics["loss"].total < 0.1 * first
-
-
-@pytest.mark.slow
-def test_the_step_clip_bounds_what_a_step_passes_on(np_rng):
-    batch = make_batch(np_rng)
-    loose, tight = make_task(dropout=0.0), make_task(dropout=0.0, step_clip=1e-3)
-    params = draw(loose, batch)
-    (_, plain), (_, bounded) = (loss_and_gradient(task, params, batch) for task in (loose, tight))
-    bias = bounded["hop_1"]["document"]["layer_0"]["forward"]["bias"]
-    # 3 examples of at most 6 steps
-    assert 0 < np.abs(bias).max() <= 18e-3
-    assert np.abs(plain["hop_1"]["document"]["layer_0"]["forward"]["bias"]).max() > 18e-3
-
-
-# -- bad input ---------------------------------------------------------------------------------

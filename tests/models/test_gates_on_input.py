@@ -10,14 +10,12 @@ import pytest
 from gatedjax import functional as F
 from gatedjax.models import GANet, GANetConfig
 from tests._modes import assert_same, run
-from tests.models._passes import in_numpy
+from tests.models._passes import apply, in_numpy, make_batch
 from tests.models.test_ga_net import (
     QUIET,
     _bilstm_loop,
     _sigmoid,
     draw,
-    forward,
-    make_batch,
     make_task,
     rngs,
     sharpened,
@@ -75,7 +73,7 @@ def test_hard_gates_read_the_open_words_alone_and_soft_ones_scale_what_is_read(n
     task = make_task(gates_on="input", test_gate="threshold", **QUIET)
     batch = make_batch(np_rng, LENGTHS)
     params = sharpened(draw(task, gate_bias=0.0), 20.0)
-    hard = forward(task.model, params, batch)
+    hard = apply(task.model, params, batch)
     _, _, soft, grads = train(task, params, batch, rngs())
     expected = modes(task.model, params, batch)["expected"]
     assert 0 < hard.gates.sum() < sum(LENGTHS)
@@ -235,7 +233,7 @@ def test_every_draw_of_evaluation_is_what_the_same_gates_give(np_rng):
     again = forced(task.model, params, batch, sampled.gates)
     for name in ("logits", "attention", "gates"):
         np.testing.assert_allclose(getattr(sampled, name), getattr(again, name), **F32)
-    called = forward(task.model, params, batch, rngs())
+    called = apply(task.model, params, batch, rngs())
     np.testing.assert_array_equal(called.gates, sampled.gates[0])
     np.testing.assert_allclose(called.logits, sampled.logits[0], **F32)
 

@@ -1,52 +1,35 @@
-"""The RAU classifier: parameter counts, invariances, training."""
+"""The RAU classifier: parameter counts, invariances, attention."""
 
 import functools
 
 import jax
 import numpy as np
-import optax
 import pytest
 
 from gatedjax import functional as F
-from gatedjax.data import ImageBatches, load
 from gatedjax.models import RAUClassifier, RAUConfig, RAUTask
 from tests._drawn import drawn
 from tests._grouped import grouped
 from tests._weights import weights_of
-from tests.models._losses import total_loss
-from tests.models._passes import in_numpy
+from tests.models._passes import apply
+from tests.models._passes import make_batch as make_texts
 from tests.tolerances import F32
 
 
-def make_task(text=False, **config) -> RAUTask:
-    network = grouped(RAUConfig, **({"hidden": 5, "embedding_dim": 6} | config))
-    return RAUTask(RAUClassifier(network, num_classes=3, vocab_size=20 if text else None))
+def make_task(**config) -> RAUTask:
+    return RAUTask(RAUClassifier(grouped(RAUConfig, **{"hidden": 5} | config), num_classes=3))
 
 
-def make_batch(rng, lengths=(4, 7, 1), size=8, text=False):
-    lengths = np.asarray(lengths, np.int32)
-    real = np.arange(size)[None, :] < lengths[:, None]
-    if text:
-        inputs = {"tokens": (rng.integers(2, 20, real.shape) * real).astype(np.int32)}
-    else:
-        rows = rng.normal(size=(*real.shape, 4)) * real[..., None]
-        inputs = {"rows": rows.astype(np.float32)}
-    return inputs | {
-        "lengths": lengths,
-        "label": rng.integers(0, 3, len(lengths)).astype(np.int32),
-        "example_id": np.arange(10, 10 + len(lengths), dtype=np.int32),
-        "weight": np.ones(len(lengths), np.float32),
-    }
+def make_batch(rng, lengths=(4, 7, 1), size=8):
+    """Images by rows, of which each has four numbers."""
+    texts = make_texts(rng, lengths, size)
+    real = texts.pop("tokens") > 0
+    rows = rng.normal(size=(*real.shape, 4)) * real[..., None]
+    return texts | {"rows": rows.astype(np.float32)}
 
 
 def draw(task, batch):
     return drawn(task.init, batch, std=0.4)
-
-
-@functools.partial(in_numpy, static_argnames=("train", "attention"))
-def forward(model, params, batch, *, train=False, attention=False):
-    keys = {"dropout": jax.random.key(3)} if train else {}
-    return model.apply({"params": params}, batch, train=train, attention=attention, rngs=keys)
 
 
 def size_of(tree) -> int:
@@ -70,7 +53,7 @@ def test_padding_and_batch_company_change_no_image(cell, train, np_rng):
     params = draw(task, batch)
     rows = np.pad(batch["rows"], ((0, 0), (0, 5), (0, 0)), constant_values=9)
     alone = [{k: v[row : row + 1] for k, v in (batch | {"rows": rows}).items()} for row in range(3)]
-    run = functools.partial(forward, task.model, params, train=train)
+    run = functools.partial(apply, task.model, params, train=train)
     want = run(batch).logits
     for row in range(3):
         np.testing.assert_allclose(run(alone[row]).logits[0], want[row], **F32)
@@ -80,7 +63,7 @@ def test_the_logits_are_the_dense_layer_on_the_state_after_the_last_true_step(np
     task = make_task()
     batch = make_batch(np_rng)
     params = draw(task, batch)
-    output = forward(task.model, params, batch)
+    output = apply(task.model, params, batch)
     cell = weights_of(F.RAUWeights, params["recurrent"])
     step = jax.jit(F.rau_step)
     for row, length in enumerate(batch["lengths"]):
@@ -97,7 +80,7 @@ def test_attention_over_time_sums_to_one_and_is_zero_at_padding(form, np_rng):
     task = make_task(attention=form)
     batch = make_batch(np_rng)
     params = draw(task, batch)
-    found = np.asarray(forward(task.model, params, batch, attention=True).attention)
+    found = np.asarray(apply(task.model, params, batch, attention=True).attention)
     width = {"concat": (9,), "matrix": (5, 9), "time_causal": (1,), "sigmoid": (5,)}[form]
     assert found.shape == (3, 8, *width)
     mask = np.arange(8) < batch["lengths"][:, None]
@@ -112,7 +95,7 @@ def test_attention_of_the_default_form_is_the_softmax_of_its_logits(np_rng):
     task = make_task(rescale=True)
     batch = make_batch(np_rng, lengths=(8, 8, 8))
     params = draw(task, batch)
-    output = forward(task.model, params, batch, attention=True)
+    output = apply(task.model, params, batch, attention=True)
     before = np.pad(output.states, ((0, 0), (1, 0), (0, 0)))[:, :-1]
     own, at = params["recurrent"]["layer_0"]["forward"], slice(15, 20)
     kernel = np.concatenate([own["kernel"], own["recurrent_kernel"]])[:, at]
@@ -120,41 +103,6 @@ def test_attention_of_the_default_form_is_the_softmax_of_its_logits(np_rng):
     logits += own["bias"][None, None, at]
     shares = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     np.testing.assert_allclose(output.attention, 5 * shares, **F32)
-
-
-def train(task, params, batch, steps, rate):
-    tx = optax.adam(rate)
-
-    @jax.jit
-    def run(params):
-        def step(carry, number):
-            params, state = carry
-            keys = {"dropout": jax.random.fold_in(jax.random.key(0), number)}
-            value, grad = jax.value_and_grad(lambda p: total_loss(task, p, batch, keys)[0])(params)
-            updates, state = tx.update(grad, state)
-            return (optax.apply_updates(params, updates), state), value
-
-        carry, losses = jax.lax.scan(step, (params, tx.init(params)), np.arange(steps))
-        return carry[0], losses
-
-    return run(params)
-
-
-@functools.partial(in_numpy, static_argnames=("steps", "rate"))
-def learnt(task, batch, steps, rate):
-    """What the evaluation says after that training, from the task's own parameters."""
-    params = task.init(jax.random.key(0), batch)
-    return task.evaluate(train(task, params, batch, steps, rate)[0], batch)
-
-
-# the other cell is trained on digits, and what the functional calls do with options is tested there
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
-def test_a_cell_learns_from_texts(cell, np_rng):
-    task = make_task(text=True, cell=cell)
-    batch = make_batch(np_rng, lengths=(4, 7, 1, 8), text=True)
-    _, losses = train(task, draw(task, batch), batch, 12, 0.02)
-    assert np.all(np.isfinite(losses))
-    assert losses[-1] < 0.9 * losses[0]
 
 
 @pytest.mark.parametrize(
@@ -176,20 +124,11 @@ def test_options_of_the_cell_reach_it(variant, names, np_rng):
     assert " ".join(sorted(params["layer_0"]["forward"])) == names
 
 
-def test_32_digits_are_learnt_by_heart():
-    batch = ImageBatches(load("digits", "train"), batch_size=32)[0]
-    task = RAUTask(RAUClassifier(grouped(RAUConfig, hidden=16), num_classes=10))
-    metrics, predictions = learnt(task, batch, steps=150, rate=0.02)
-    assert float(metrics["accuracy"].total) == 32
-    assert float(metrics["loss"].total / metrics["loss"].count) < 0.1
-    np.testing.assert_array_equal(predictions["predicted"], batch["label"])
-
-
 def test_bfloat16_products_are_close_and_the_state_is_float32(np_rng):
     batch = make_batch(np_rng)
     params = draw(make_task(), batch)
-    wide = forward(make_task().model, params, batch)
-    narrow = forward(make_task(dtype="bfloat16").model, params, batch)
+    wide = apply(make_task().model, params, batch)
+    narrow = apply(make_task(dtype="bfloat16").model, params, batch)
     assert narrow.logits.dtype == narrow.state.dtype == np.float32
     np.testing.assert_allclose(narrow.logits, wide.logits, atol=0.05)
 
@@ -198,7 +137,7 @@ def test_bfloat16_products_are_close_and_the_state_is_float32(np_rng):
 def test_a_row_of_length_0_has_the_zero_state_and_one_step_is_legal(cell, np_rng):
     task, batch = make_task(cell=cell), make_batch(np_rng, lengths=(1, 0), size=1)
     params = draw(task, batch)
-    output = forward(task.model, params, batch)
+    output = apply(task.model, params, batch)
     np.testing.assert_array_equal(output.state[1], 0.0)
     np.testing.assert_allclose(output.logits[1], params["classifier"]["bias"], **F32)
     np.testing.assert_allclose(output.states[0, 0], output.state[0], **F32)

@@ -11,21 +11,19 @@ import optax
 import pytest
 
 from gatedjax import functional as F
-from gatedjax import models, nn
+from gatedjax import nn
 from gatedjax.gates import DisARM, Pathwise, Reinforce, ReinMax
-from gatedjax.gates._named import KINDS, NOT_OF_PAIRS, create_estimator
+from gatedjax.gates._registry import KINDS, NOT_OF_PAIRS, create_estimator
 from gatedjax.gates._score import MultiPass
+from gatedjax.training import init_state, make_train_step
 from tests._drawn import drawn
-from tests._grouped import grouped
 from tests._slow import slow_but
-from tests.models._losses import total_loss
+from tests.models._losses import make, ssan_nli, ssan_probe, ssan_tagger, total_loss
 from tests.models._passes import RNGS, in_numpy
-from tests.models.learning import learn
-from tests.models.test_every_dropout import MAKERS as EVERY
 
-VOCAB, N = 7, 2
+N = 2
 LENGTHS = np.array([2, 1], np.int32)
-TINY = {"num_layers": 2, "hidden": 4, "filter_size": 4, "num_heads": 1}
+TINY = {"filter_size": 4, "num_heads": 1}
 SILENT = {"dropout": 0.0, "attention_dropout": 0.0, "relu_dropout": 0.0}
 
 
@@ -46,18 +44,15 @@ def batch():
 
 
 def probe(**options):
-    config = grouped(models.SSANProbeConfig, **TINY | {"head_hidden": ()} | SILENT | options)
-    return models.SSANProbeTask(models.SSANProbe(config, VOCAB, 2))
+    return ssan_probe(**TINY | {"num_layers": 2, "head_hidden": ()} | SILENT | options)
 
 
 def tagger(**options):
-    config = grouped(models.SSANTaggerConfig, **TINY | {"embedding_dim": 2} | SILENT | options)
-    return models.SSANTaggingTask(models.SSANTagger(config, VOCAB, 3), width=N)
+    return ssan_tagger(**TINY | {"num_layers": 2} | SILENT | options)
 
 
 def nli(**options):
-    config = grouped(models.SSANNLIConfig, hidden=4, embedding_dim=3, dropout=0.0, **options)
-    return models.SSANNLITask(models.SSANNLI(config, VOCAB, 2))
+    return ssan_nli(**{"dropout": 0.0} | options)
 
 
 MAKERS = {"probe": probe, "tagger": tagger, "nli": nli}
@@ -88,7 +83,9 @@ def test_a_layer_takes_an_estimator_as_it_takes_its_name():
         run = functools.partial(layer.apply, deterministic=False, rngs=RNGS)
         return str(jax.make_jaxpr(run)(variables, words))
 
-    assert program_of("reinmax") == program_of(ReinMax()) != program_of("st_gumbel")
+    assert program_of("reinmax") == program_of(ReinMax())
+    names = KINDS.keys() - NOT_OF_PAIRS
+    assert len({program_of(name) for name in names}) == len(names)
     with pytest.raises(ValueError, match=r"selector must be .* or a gates.Pathwise, got DisARM"):
         program_of(DisARM())
     with pytest.raises(ValueError, match=r"selector must be .*'disarm'.*got 'rebar'"):
@@ -223,16 +220,6 @@ def test_the_passes_of_an_estimate_differ_in_the_selections_alone():
     np.testing.assert_allclose(slopes(blind, keys), 0, atol=1e-7)
 
 
-def test_every_name_is_another_program():
-    names = sorted(KINDS.keys() - NOT_OF_PAIRS)
-    tasks = [nli(estimator=name, t2t="multi_dim") for name in names]
-    made = {
-        str(jax.make_jaxpr(lambda p, t=t: total_loss(t, p, batch(), RNGS)[0])(parameters(t)))
-        for t in tasks
-    }
-    assert len(made) == len(names)
-
-
 @pytest.mark.parametrize("name", ["probe", "nli"])
 def test_the_multiplier_is_a_parameter_where_a_density_is_held(name):
     assert "multiplier" not in parameters(MAKERS[name]())
@@ -267,22 +254,31 @@ def texts():
     """Four texts of up to six words for training."""
     rng = np.random.default_rng(1)
     lengths = np.array([6, 5, 6, 4], np.int32)
-    tokens = rng.integers(2, VOCAB, (4, 6)) * (np.arange(6) < lengths[:, None])
+    tokens = rng.integers(2, 7, (4, 6)) * (np.arange(6) < lengths[:, None])
     ids = np.arange(4, dtype=np.int32)
     rows = {"tokens": tokens.astype(np.int32), "lengths": lengths, "label": ids % 2}
     return rows | {"example_id": ids, "weight": np.ones(4, np.float32)}
 
 
-@pytest.mark.parametrize(
-    "estimator", slow_but(["st_gumbel", "leave_one_out", "hard_concrete"], "st_gumbel")
-)
+@functools.partial(jax.jit, static_argnums=(0, 1, 3))
+def learn(task, tx, batch, steps, key):
+    """(parameters, metrics of the last step)."""
+    step = make_train_step(task, tx)
+    state = init_state(task, tx, key, batch)
+    state, metrics = jax.lax.scan(
+        lambda state, _: step(state, batch, jax.random.key(1)), state, None, length=steps
+    )
+    return state.params, jax.tree.map(lambda values: values[-1], metrics)
+
+
+@pytest.mark.parametrize("estimator", slow_but(["st_gumbel", "leave_one_out"], "st_gumbel"))
 def test_training_reaches_the_density(estimator):
     shares = {}
     for density in (0.2, None) if estimator == "st_gumbel" else (0.2,):
         task = probe(
             estimator=estimator, density=density, num_layers=1, hidden=8, filter_size=8, num_heads=2
         )
-        params, metrics, _ = learn(task, optax.adam(3e-3), texts(), 1000)
+        params, metrics = learn(task, optax.adam(3e-3), texts(), 1000, jax.random.key(0))
         output = in_numpy(lambda t, p: t.model.apply({"params": p}, texts()))(task, params)
         shares[density] = output.selections[0].probability.mean()
         assert ("multiplier" in metrics) == (density is not None)
@@ -293,29 +289,12 @@ def test_training_reaches_the_density(estimator):
 @pytest.mark.parametrize("name", ["ssan_reordering", "ssan_translation", "ssan_tagger"])
 def test_every_task_can_be_trained_by_values_of_its_loss(name):
     layers = {"num_layers": 2, "select_layers": (1, 2)}
-    case = EVERY[name](estimator="leave_one_out", density=0.2, **layers)
-    shapes = jax.eval_shape(case.task.init, jax.random.key(0), case.batch)
+    case = make(name, estimator="leave_one_out", density=0.2, **layers)
     cost = jax.value_and_grad(lambda p: total_loss(case.task, p, case.batch, RNGS), has_aux=True)
-    (total, metrics), gradient = jax.eval_shape(cost, shapes)
+    (total, metrics), gradient = jax.eval_shape(cost, case.shapes)
     assert total.shape == ()
     assert {"multiplier", "selected_1", "selected_2"} < metrics.keys()
-    assert jax.tree.map(jnp.shape, gradient) == jax.tree.map(jnp.shape, shapes)
-
-
-def test_the_temperature_of_inference_between_sentences_falls_with_the_steps():
-    moving = nli(
-        estimator="soft_gumbel", temperature=2.0, final_temperature=0.5, temperature_steps=10
-    )
-    params = parameters(moving)
-    run = in_numpy(lambda t, p, rows: t.model.apply({"params": p}, rows, train=True, rngs=RNGS))
-    for step, tau in ((5, 1.0), (99, 0.5)):
-        at = run(moving, params, batch() | {"step": np.full(2, step, np.int32)})
-        fixed = run(nli(estimator="soft_gumbel", temperature=tau), params, batch())
-        np.testing.assert_allclose(at.premise.gates, fixed.premise.gates, rtol=2e-6)
-        np.testing.assert_allclose(at.hypothesis.gates, fixed.hypothesis.gates, rtol=2e-6)
-    with pytest.raises(ValueError, match="batch must have step"):
-        jax.eval_shape(lambda p: total_loss(moving, p, batch(), RNGS), params)
-    jax.eval_shape(lambda p: moving.evaluate(p, batch()), params)
+    assert jax.tree.map(jnp.shape, gradient) == jax.tree.map(jnp.shape, case.shapes)
 
 
 def test_a_named_estimator_trains_pairs_or_is_refused():

@@ -8,12 +8,9 @@ import pytest
 
 from gatedjax.models import SSANNLI, SSANNLIConfig, SSANNLITask
 from gatedjax.models.ssan.nli import MultiDimensionalAttention
-from gatedjax.training import OptimizerConfig, make_optimizer
 from tests._drawn import drawn
 from tests._grouped import grouped
-from tests.models._passes import apply, evaluate, loss
-from tests.models.learning import learn
-from tests.tolerances import F32
+from tests.models._passes import apply, evaluate
 
 V = 11
 
@@ -148,38 +145,6 @@ def test_multi_dimensional_attention_equals_loops_over_features(np_rng):
             np.testing.assert_allclose(np.ravel(getattr(found, name)), [value], rtol=1e-5)
 
 
-@pytest.mark.parametrize("t2t", ["multi_dim", "dot"])
-def test_the_cap_is_that_of_the_attention(t2t):
-    net = SSANNLI(grouped(SSANNLIConfig, hidden=8, embedding_dim=6, t2t=t2t, cap=3.0), V)
-    cap, _ = net.init_with_output(jax.random.key(0), method=lambda module: module.attention.cap)
-    assert cap == 3
-
-
-def test_sentences_without_words_have_finite_gradients(np_rng):
-    model, params = made()
-    batch = batch_of(np_rng)  # of the widths of the other tests
-    batch["lengths"], batch["hypothesis_lengths"] = np.array([[3, 0, 2], [0, 0, 2]], np.int32)
-    _, gradient = loss(SSANNLITask(model), params, batch)
-    assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(gradient))
-
-
-def test_both_sentences_share_their_weights_and_evaluation_draws_nothing(np_rng):
-    model, params = made()
-    batch = batch_of(np_rng)
-    same = batch | {"hypothesis": batch["tokens"], "hypothesis_lengths": batch["lengths"]}
-    out = apply(model, params, same)
-    np.testing.assert_allclose(out.premise.weights, out.hypothesis.weights, **F32)
-    np.testing.assert_array_equal(out.logits, apply(model, params, same).logits)
-
-
-def test_a_batch_without_a_hypothesis_is_refused(np_rng):
-    model, params = made()
-    batch = batch_of(np_rng)
-    del batch["hypothesis"]
-    with pytest.raises(ValueError, match="batch must have hypothesis, got"):
-        jax.eval_shape(model.apply, {"params": params}, batch)
-
-
 @pytest.mark.slow
 def test_predictions_tell_of_the_first_sentence_and_metrics_of_both(np_rng):
     model, params = made(num_heads=2)
@@ -193,15 +158,3 @@ def test_predictions_tell_of_the_first_sentence_and_metrics_of_both(np_rng):
     plain, params = made(select_layers=(0,))
     metrics, _ = jax.eval_shape(SSANNLITask(plain).evaluate, params, batch)
     assert "selected_1" not in metrics
-
-
-@pytest.mark.slow
-def test_a_hundred_pairs_are_learned_by_heart(np_rng):
-    batch = batch_of(np_rng, first=(5,) * 90, second=(4,) * 90)
-    model = SSANNLI(
-        grouped(SSANNLIConfig, hidden=64, embedding_dim=32, dropout=0.0, freeze_embeddings=False), V
-    )
-    task = SSANNLITask(model)
-    tx = make_optimizer(OptimizerConfig(learning_rate=6e-3), 60)
-    _, _, metrics = learn(task, tx, batch, 60)
-    assert metrics["accuracy"].value() > 0.9

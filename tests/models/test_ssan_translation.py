@@ -14,11 +14,9 @@ from gatedjax.models import (
     translate,
 )
 from gatedjax.models.transformer.decoder import smoothed_cross_entropy
-from gatedjax.training import OptimizerConfig, make_optimizer
 from tests._grouped import grouped
 from tests._slow import slow_but
-from tests.models._passes import apply, in_numpy, loss
-from tests.models.learning import learn
+from tests.models._passes import apply, in_numpy
 from tests.tolerances import F32
 
 V = 12
@@ -168,59 +166,6 @@ def test_smoothing_is_the_mixture_with_the_uniform_distribution(np_rng):
     np.testing.assert_allclose(plain, -log_probs[np.arange(3), targets], **F32)
 
 
-def test_the_selector_is_in_the_chosen_encoder_layers_only():
-    shapes = {}
-    for layers in ((0,), (1,), (1, 2)):
-        model = SSANTranslator(config(num_layers=2, select_layers=layers), V)
-        batch = batch_of(np.random.default_rng(1), [4, 3], [3, 4])
-        params = jax.eval_shape(lambda m=model, b=batch: m.init(jax.random.key(0), b))["params"]
-        shapes[layers] = sum(x.size for x in jax.tree.leaves(params))
-        decoder = [params[name] for name in params if name.startswith("decoder")]
-        assert "selector" not in str(jax.tree.structure(decoder))
-    extra = 2 * (16 * 16 + 16)
-    assert shapes[1,] - shapes[0,] == extra
-    assert shapes[1, 2] - shapes[0,] == 2 * extra
-
-
-@pytest.mark.slow
-def test_reinforce_reaches_the_selector_and_its_baseline(np_rng):
-    model, params = trained(estimator="reinforce")
-    batch = batch_of(np_rng, [4, 3], [3, 4])
-    (_, metrics), gradient = loss(SSANTranslationTask(model), params, batch)
-    assert 0 < metrics["selected_1"].value() < 1
-    kernel = gradient["encoder"]["layer_1"]["attention"]["selector_query"]["kernel"]
-    assert np.any(kernel != 0)
-    assert gradient["reward_baseline"] != 0
-
-
-@pytest.mark.parametrize(
-    ("call", "match"),
-    [
-        (lambda m, p, b: translate(m, p, b, beam_size=0), "beam_size must be at least 1, got 0"),
-        (lambda m, p, b: translate(m, p, b, extra=0), "extra must be at least 1"),
-        (lambda m, p, b: translate(m, p, b, length_penalty=-0.1), "length_penalty must be"),
-        (
-            lambda m, p, b: m.apply({"params": p}, {n: b[n] for n in ("tokens", "lengths")}),
-            "batch must have target_lengths, targets, got",
-        ),
-        (
-            lambda m, p, b: m.apply({"params": p}, b | {"target_lengths": np.ones(3, int)}),
-            r"target_lengths \[B\] and targets \[B, T\], got .*\(3,\)",
-        ),
-        (
-            lambda m, p, b: m.apply(
-                {"params": p}, b | {"tokens": b["tokens"][:1], "lengths": b["lengths"][:1]}
-            ),
-            r"targets \[B, T\].*, got \(1, 4\), \(1,\), \(2, ",
-        ),
-    ],
-)
-def test_what_cannot_be_run_is_refused_by_name(np_rng, call, match):
-    model, params = trained()
-    with pytest.raises(ValueError, match=match):
-        jax.eval_shape(lambda p, b: call(model, p, b), params, batch_of(np_rng, [4, 3], [3, 4]))
-
-
 def test_a_text_beyond_the_position_table_is_refused(np_rng):
     model, params = trained(norm="post", positions="learned", max_length=20)
     variables = {"params": params}
@@ -230,33 +175,3 @@ def test_a_text_beyond_the_position_table_is_refused(np_rng):
         jax.eval_shape(model.apply, variables, batch_of(np_rng, [3], [21]))
     with pytest.raises(ValueError, match="size must be at most 20, got 23"):
         search(model, params, batch_of(np_rng, [3], [3]), extra=20)
-
-
-def test_a_second_vocabulary_of_a_shared_table_is_refused():
-    model = SSANTranslator(config(), V, target_vocab_size=V + 1)
-    with pytest.raises(ValueError, match="target_vocab_size must be 12 for share_embeddings=True"):
-        jax.eval_shape(
-            lambda: model.init(jax.random.key(0), batch_of(np.random.default_rng(0), [2], [2]))
-        )
-
-
-def reversed_pairs(np_rng, count):
-    """Sources and their reversal: order matters, and every word."""
-    batch = batch_of(np_rng, [6] * count, [6] * count)
-    tokens = batch["tokens"]
-    targets = np.concatenate([tokens[:, :5][:, ::-1], tokens[:, 5:]], axis=1)
-    return batch | {"targets": targets}
-
-
-@pytest.mark.slow
-def test_forty_pairs_are_learned_by_heart(np_rng):
-    batch = reversed_pairs(np_rng, 40)
-    small = {"hidden": 32, "filter_size": 64, "num_heads": 4, "dropout": 0.0}
-    none = {"attention_dropout": 0.0, "relu_dropout": 0.0, "label_smoothing": 0.0}
-    model = SSANTranslator(config(select_layers=(1,), **small, **none), V)
-    tx = make_optimizer(OptimizerConfig(learning_rate=1e-2, warmup_steps=20), 120)
-    params, metrics, _ = learn(SSANTranslationTask(model), tx, batch, 120)
-    assert metrics["loss"].value() < 0.1
-    found = search(model, params, batch, beam_size=4, extra=3)
-    right = np.all(found.tokens[:, 0, :6] == batch["targets"], axis=1)
-    assert right.mean() > 0.9

@@ -69,16 +69,6 @@ def test_a_cell_in_rnn_equals_the_layer_in_values_and_gradients(form):
     chex.assert_trees_all_close(cell_grads, grads, atol=2e-6)
 
 
-def test_a_cell_starts_like_a_layer_of_one_gate_after_the_other():
-    cell = gnn.LSTMCell(40, forget_bias=1.0)
-    carry = cell.initialize_carry(None, (1, 30))
-    params = jax.jit(cell.init)(jax.random.key(0), carry, np.ones((1, 30), np.float32))["params"]
-    np.testing.assert_array_equal(params["bias"], np.repeat([0, 1, 0, 0], 40))
-    for block in np.split(np.asarray(params["recurrent_kernel"]), 4, axis=1):
-        np.testing.assert_allclose(block @ block.T, np.eye(40), atol=1e-5)
-    assert np.abs(params["kernel"]).max() <= np.sqrt(6 / 70)
-
-
 def test_a_cell_decodes_with_attention_in_a_scan():
     class Step(nn.Module):
         @nn.compact

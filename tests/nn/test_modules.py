@@ -11,7 +11,6 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax._utils.weight_names import PARAMETERS
 from gatedjax.nn._initializers import symmetric_uniform
 from gatedjax.training.checkpoint import named as named_leaves
 from tests._drawn import drawn
@@ -172,39 +171,6 @@ def test_of_bfloat16_are_the_products_alone(kind):
         np.testing.assert_array_equal(*attention)
 
 
-def test_rau_stacks_in_both_directions_with_dropout_and_carried_state(rng):
-    xs, mask = np.ones((2, 5, 3), jnp.bfloat16), real([5, 0], 5)
-    module = gnn.RAU(
-        4, num_layers=2, bidirectional=True, dropout=0.5, recurrent_dropout=0.5, rescale=True
-    )
-
-    @jax.jit
-    def run(variables, xs):
-        carries, outputs = module.apply(variables, xs, mask)
-        again = module.apply(variables, xs, mask, initial=carries)[1]
-        noisy = module.apply(variables, xs, mask, deterministic=False, rngs={"dropout": rng})[1]
-        return carries, outputs, again, noisy
-
-    carries, outputs, again, noisy = jax.tree.map(np.asarray, run(filled(module, xs), xs))
-    assert (outputs.shape, outputs.dtype) == ((2, 5, 8), jnp.bfloat16)
-    assert {leaf.dtype for leaf in jax.tree.leaves(carries)} == {jnp.dtype(jnp.float32)}
-    np.testing.assert_array_equal(outputs[1].astype(np.float32), 0.0)
-    assert not np.array_equal(again, outputs)
-    assert not np.array_equal(noisy, outputs)
-
-
-def test_rau_has_the_parameters_of_the_paper_per_block(rng):
-    def count(module):
-        params = jax.eval_shape(module.init, rng, jnp.ones((1, 2, 28)))
-        return sum(leaf.size for leaf in jax.tree.leaves(params))
-
-    assert [count(kind(128)) for kind in (gnn.GRU, gnn.LSTM, gnn.RAU)] == [60288, 80384, 100480]
-    params = jax.jit(gnn.RAU(4).init)(rng, np.ones((1, 2, 3), np.float32))["params"]
-    for block in np.split(np.asarray(params["layer_0"]["forward"]["recurrent_kernel"]), 5, axis=1):
-        np.testing.assert_allclose(block @ block.T, np.eye(4), atol=1e-5)
-    np.testing.assert_array_equal(params["layer_0"]["forward"]["bias"], np.zeros(20))
-
-
 NARROW = dict.fromkeys(("kernel_init", "recurrent_kernel_init"), symmetric_uniform(0.05))
 
 
@@ -259,36 +225,6 @@ def test_the_initial_carry_is_the_one_that_none_stands_for(module):
         np.testing.assert_array_equal(got, want)
 
 
-def test_two_chunks_with_carried_state_equal_one():
-    xs = normal(2, 8, 3)
-    module = gnn.LSTM(4, num_layers=2)
-
-    @jax.jit
-    def run(variables, xs):
-        first, left = module.apply(variables, xs[:, :5])
-        second, right = module.apply(variables, xs[:, 5:], initial=first)
-        return module.apply(variables, xs), second, (left, right)
-
-    (whole, outputs), second, parts = run(filled(module, xs), xs)
-    np.testing.assert_allclose(np.concatenate(parts, 1), outputs, **F32)
-    chex.assert_trees_all_close(second, whole, **F32)
-
-
-def test_dropout_bits_belong_to_the_example(rng):
-    xs, ids = np.ones((3, 4, 5), np.float32), np.array([7, 8, 9])
-    module = gnn.LSTM(6, num_layers=2, dropout=0.5, recurrent_dropout=0.5)
-
-    @jax.jit
-    def both(variables, xs, ids):
-        options = {"deterministic": False, "rngs": {"dropout": rng}}
-        run = functools.partial(module.apply, variables, **options)
-        return run(xs, example_id=ids)[1], run(xs[:1], example_id=ids[2:])[1]
-
-    outputs, alone = jax.tree.map(np.asarray, both(filled(module, xs), xs, ids))
-    np.testing.assert_allclose(alone[0], outputs[2], **F32)
-    assert not np.allclose(outputs[0], outputs[1])
-
-
 def test_the_directions_of_a_layer_drop_different_units(rng):
     """Both read a constant sequence with the same weights, and differ by what they drop alone."""
     module = gnn.LSTM(6, bidirectional=True, recurrent_dropout=0.5)
@@ -305,13 +241,6 @@ def test_the_directions_of_a_layer_drop_different_units(rng):
     for outputs, equal in zip(run(both, rng), (True, False), strict=True):
         ahead, back = np.split(outputs, 2, axis=-1)
         assert np.allclose(ahead, back[:, ::-1], atol=1e-6) == equal
-
-
-def test_initial_kernels_are_orthogonal_per_gate_and_the_forget_bias_is_one(rng):
-    params = jax.jit(gnn.LSTM(4).init)(rng, np.ones((1, 2, 3), np.float32))["params"]
-    for block in np.split(np.asarray(params["layer_0"]["forward"]["recurrent_kernel"]), 4, axis=1):
-        np.testing.assert_allclose(block @ block.T, np.eye(4), atol=1e-5)
-    np.testing.assert_array_equal(params["layer_0"]["forward"]["bias"], [0] * 4 + [1] * 4 + [0] * 8)
 
 
 @pytest.mark.parametrize(
@@ -412,21 +341,3 @@ def test_a_local_position_is_inside_the_sentence_for_unsigned_lengths_too(dtype)
     share = 1 / (1 + np.exp(-np.tanh(last @ first) @ second))[:, 0]
     got = jax.jit(module.apply)(variables, last, lengths.astype(dtype))
     np.testing.assert_allclose(got, [0, 0, 4] * share, **F32)
-
-
-def test_attention_gated_transform_equals_the_functional_calls(rng):
-    words, mask = normal(3, 5, 4), real([5, 2, 0], 5)
-    module = gnn.AttentionGatedTransform(3, attention_features=2, gate_bias=-1.0)
-    params = jax.jit(module.init)(rng, words, mask)["params"]
-    np.testing.assert_array_equal(params["bias"], [[-1.0] * 4 + [0.0] * 4] * 2)
-
-    @jax.jit
-    def both(params):
-        kernels, vectors = params["attention_kernel"], params["score_kernel"]
-        selected, attention = F.selection_vectors(words, kernels, vectors, mask)
-        weights = F.GatedStackWeights(*(params[PARAMETERS[f]] for f in F.GatedStackWeights._fields))
-        wanted = (*F.gated_stack(selected, weights), attention)
-        return module.apply({"params": params}, words, mask), wanted
-
-    for got, wanted in zip(*both(params), strict=True):
-        np.testing.assert_allclose(got, wanted, **F32)

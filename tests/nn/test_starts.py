@@ -1,5 +1,7 @@
 """How recurrent modules start: kernels of every gate, carried states of both directions."""
 
+import itertools
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -17,13 +19,26 @@ MASK = np.array([[1, 1, 1], [1, 0, 0]], bool)
 
 
 @pytest.mark.parametrize(("kind", "gates"), [(gnn.LSTM, 4), (gnn.GRU, 3), (gnn.RAU, 5)])
-def test_every_gate_starts_with_a_kernel_of_its_own(kind, gates):
-    params = jax.jit(kind(H).init)(jax.random.key(0), XS)["params"]
+def test_every_gate_starts_with_an_orthogonal_kernel_of_its_own(kind, gates):
+    params = jax.jit(kind(H).init)(jax.random.key(0), XS)["params"]["layer_0"]["forward"]
+    params = jax.tree.map(np.asarray, params)
     for name in ("kernel", "recurrent_kernel"):
-        blocks = np.split(np.asarray(params["layer_0"]["forward"][name]), gates, axis=1)
-        for one in range(gates):
-            for other in range(one):
-                assert np.abs(blocks[one] - blocks[other]).max() > 1e-3
+        blocks = np.split(params[name], gates, axis=1)
+        for one, other in itertools.combinations(blocks, 2):
+            assert np.abs(one - other).max() > 1e-3
+    for block in blocks:
+        np.testing.assert_allclose(block @ block.T, np.eye(H), atol=1e-5)
+    assert np.abs(params["kernel"]).max() <= np.sqrt(6 / (D + H))
+    bias = np.zeros((gates, H))
+    bias[1] = kind is gnn.LSTM  # the forget gate
+    np.testing.assert_array_equal(params["bias"], bias.ravel())
+    # a cell has the parameters of a layer, and draws them from the same initialisers
+    cell = getattr(gnn, f"{kind.__name__}Cell")(H)
+    start = lambda key: cell.init(key, cell.initialize_carry(None, (1, D)), XS[:1, 0])  # noqa: E731
+    own = jax.tree.map(np.asarray, jax.jit(start)(jax.random.key(0))["params"])
+    np.testing.assert_array_equal(own["bias"], params["bias"])
+    for block in np.split(own["recurrent_kernel"], gates, axis=1):
+        np.testing.assert_allclose(block @ block.T, np.eye(H), atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", [gnn.LSTM, gnn.GRU])
@@ -64,12 +79,3 @@ def test_the_attention_that_is_shown_is_that_of_the_options():
     shown, want = both(params, weights)
     np.testing.assert_allclose(shown, want, atol=1e-6)
     np.testing.assert_allclose(shown.mean(-1), MASK, atol=1e-6)
-
-
-def test_the_auxiliary_attention_does_not_see_padding():
-    module = gnn.GatePredictor("att", features=H)
-    params = drawn(module.init, XS, MASK, std=1.0, rng=3)
-    changed = np.where(MASK[..., None], XS, 7.0).astype(np.float32)
-    both = jax.jit(lambda p, *xs: [module.apply(p, x, MASK) for x in xs])(params, XS, changed)
-    np.testing.assert_array_equal(both[0], both[1])
-    assert np.isneginf(both[0][~MASK]).all()

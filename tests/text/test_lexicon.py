@@ -1,6 +1,7 @@
 """`model="lexicon"`, the default for texts: fit, folder, commands and explanations."""
 
 import collections
+import dataclasses
 import json
 import re
 import shutil
@@ -20,7 +21,7 @@ from gatedjax.__main__ import main
 from gatedjax._utils.terminal import count_columns
 from gatedjax.analysis import faithfulness
 from gatedjax.export import BadFile
-from gatedjax.lexicon import SHARES, ClassHead, Readings
+from gatedjax.lexicon import SHARES, ClassHead, Readings, fit_lexicon
 from gatedjax.text.answers._report import (
     count_equal,
     draw_curve,
@@ -104,6 +105,25 @@ def test_density_fixes_the_share_of_open_words(fitted):
 def curve_of(*entries, n=1000):
     """A curve of (loss, standard error, texts that the prior answers)."""
     return [{"loss": a, "error": b, "by_prior": c, "n": n} for a, b, c in entries]
+
+
+@pytest.mark.parametrize("worse", [0.0, 1.0])
+def test_folds_choose_the_rank_of_the_words_at_the_share_of_a_user(worse, monkeypatch):
+    ranks = []
+
+    def fit(*args, pseudo_count, **kwargs):
+        ranks.append(pseudo_count)
+        for lexicon in fit_lexicon(*args, pseudo_count=pseudo_count, **kwargs):
+            is_wrong = pseudo_count == worse and lexicon.share < 1
+            yield dataclasses.replace(lexicon, weights=lexicon.weights * (-1) ** is_wrong)
+
+    monkeypatch.setattr("gatedjax.text.fit._without_network.fit_lexicon", fit)
+    TextClassifier(share=0.5).fit(X, Y)
+    # Three folds of each rank, then the training texts without and with those of validation.
+    assert ranks == [0.0] * 3 + [1.0] * 3 + [1.0 - worse] * 2
+    ranks.clear()
+    TextClassifier().fit(X, Y)
+    assert set(ranks) == {0.0}
 
 
 def test_the_smallest_share_that_is_surely_good_enough_is_chosen():

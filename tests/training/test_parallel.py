@@ -16,7 +16,6 @@ from jax.sharding import PartitionSpec as P
 import gatedjax.nn
 from gatedjax.training import (
     OptimizerConfig,
-    Parallel,
     Ratio,
     evaluate,
     fsdp_rule,
@@ -26,7 +25,7 @@ from gatedjax.training import (
     make_train_step,
 )
 from tests._slow import slow_but
-from tests.training._tiny import Data, Tiny, assert_close, lines, run, stop_at
+from tests.training._tiny import Data, Tiny, assert_close, lines, run
 
 AVERAGED = OptimizerConfig(learning_rate=0.01, ema_decay=0.9, clip_norm=1.0)
 EVERY = {"log_every": 1, "eval_every": 6, "checkpoint_every": 4, "optimizer": AVERAGED}
@@ -79,20 +78,6 @@ def share(tree):
         for shard in leaf.addressable_shards:
             bytes_of[shard.device] = bytes_of.get(shard.device, 0) + shard.data.nbytes
     return max(bytes_of.values()) / sum(leaf.nbytes for leaf in jax.tree.leaves(tree))
-
-
-class Watched(Parallel):
-    """Notes for each step the largest share of a device in parameters and in optimizer state."""
-
-    def train_step(self, task, tx, like):
-        step, self.shares = super().train_step(task, tx, like), []
-
-        def watch(*given):
-            state, *rest = step(*given)
-            self.shares.append((share(state.params), share(state.opt_state)))
-            return state, *rest
-
-        return watch
 
 
 @pytest.fixture(scope="module")
@@ -155,15 +140,21 @@ def test_batches_may_be_split_over_two_axes_and_in_parts(tmp_path, alone):
 
 def test_a_run_continues_on_8_then_4_then_1_devices(tmp_path, alone):
     for count, end in ((8, 4), (4, 8)):
-        made = make_parallel("fsdp", jax.devices()[:count])
-        parallel = Watched("fsdp", made.mesh, 1, made.rule, ("data",))
-        go(tmp_path, parallel="fsdp", on=parallel, hook=stop_at(end))
-        assert len(parallel.shares) == 4
+        shares = []  # the largest of a device, of parameters and of optimizer state
+
+        def watch(event, step, state, metrics, end=end, shares=shares):
+            if event == "step":
+                shares.append((share(state.params), share(state.opt_state)))
+            return step == end
+
+        parallel = make_parallel("fsdp", jax.devices()[:count])
+        go(tmp_path, parallel="fsdp", on=parallel, hook=watch)
+        assert len(shares) == 4
         # `large/kernel` has 2048 of 2433 numbers and is the only parameter of 1024 or more.
         part = (2433 - 2048 + 2048 / count) / 2433
-        assert parallel.shares[-1][0] == pytest.approx(part)
+        assert shares[-1][0] == pytest.approx(part)
         # Two moments and the moving average are split like the parameters; counters are whole.
-        assert parallel.shares[-1][1] == pytest.approx(part, abs=1e-3)
+        assert shares[-1][1] == pytest.approx(part, abs=1e-3)
     result = go(tmp_path, parallel="fsdp", devices=1)
     assert result.steps == 12
     assert_as_alone(result, tmp_path, alone)

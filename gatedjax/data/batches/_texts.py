@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from gatedjax.data.batches._encode import Encoded
-from gatedjax.data.batches._plan import Batch, PlannedBatches, check_sizes, checked_edges, pad_rows
+from gatedjax.data.batches._plan import Batch
+from gatedjax.data.batches._sequences import SequenceBatches
 
 
-class Batches(PlannedBatches):
+class Batches(SequenceBatches):
     """The batches of endless training, or (`Batches.eval`) of an ordered pass, by their step.
 
     `batches[step]` is the batch of a step, from 0, in any order of access.
@@ -54,23 +55,24 @@ class Batches(PlannedBatches):
         shuffle: bool = True,
         one_pass: bool = False,
     ) -> None:
-        check_sizes(batch_size=batch_size)
         if len(encoded) == 0:
             raise ValueError("encoded must not be empty, got no texts")
         self.encoded, self.batch_size = encoded, batch_size
-        self.edges = checked_edges(bucket_edges, encoded.lengths, max_buckets)
         super().__init__(
-            np.searchsorted(np.array(self.edges), encoded.lengths),
-            [batch_size] * len(self.edges),
+            {"tokens": encoded.ids},
+            encoded.example_ids,
+            lengths={"lengths": "tokens"},
+            columns={"label": encoded.labels},
+            batch_size=batch_size,
+            bucket_edges=bucket_edges,
+            max_buckets=max_buckets,
             seed=seed,
             shuffle=shuffle,
             one_pass=one_pass,
         )
-        self.padding_fraction = self._padding(int(encoded.lengths.sum()), self.edges)
-        """Share of padding among the cells of an epoch, filler rows included."""
 
     @classmethod
-    def eval(
+    def eval(  # type: ignore[override]  # a pass of texts, and not of batches
         cls,
         encoded: Encoded,
         *,
@@ -91,17 +93,6 @@ class Batches(PlannedBatches):
             shuffle=False,
             one_pass=True,
         )
-
-    def __getitem__(self, step: int) -> Batch:
-        rows = self.rows(step)
-        encoded, size = self.encoded, self.edges[self._bucket[rows[0]]]
-        columns = {
-            "lengths": encoded.lengths,
-            "label": encoded.labels,
-            "example_id": encoded.example_ids,
-        }
-        tokens = pad_rows([encoded.ids[row] for row in rows], (self.batch_size, size))
-        return {"tokens": tokens} | self._columns(rows, columns)
 
 
 class WithStep:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from gatedjax.data.files._paths import AnyPath, split_lines
+from gatedjax.data.files._paths import AnyPath, PairPath, split_lines
 from gatedjax.data.files._source import Quarantined
 
 
@@ -62,20 +62,61 @@ def decode(data: bytes, encoding: str = "utf-8") -> str:
         raise LineError(f"not {encoding}: byte 0x{data[error.start]:02x}") from error
 
 
+def parse_lines(
+    path: AnyPath, parse: Callable[[str], Any], encoding: str = "utf-8"
+) -> Iterator[tuple[int, Any]]:
+    """Yields (number from 1, result of `parse` or the LineError) for each line of a file."""
+    for number, line in enumerate(split_lines(path), start=1):
+        try:
+            yield number, parse(check_text(decode(line.removesuffix(b"\r"), encoding)))
+        except LineError as error:
+            yield number, error
+
+
 def read_lines(
     path: AnyPath, parse: Callable[[str], tuple[int, Any]], encoding: str = "utf-8"
 ) -> FileRows:
     """Parses each line of a file; a line for which `parse` raises LineError is set aside."""
+    rows, quarantine, number = [], [], 0
+    for number, found in parse_lines(path, parse, encoding):
+        if isinstance(found, LineError):
+            quarantine.append(Quarantined(str(path), number, str(found)))
+        else:
+            rows.append(FileRow(number - 1, *found))
+    return FileRows(tuple(rows), tuple(quarantine), counted=number)
+
+
+def read_pairs(
+    path: PairPath,
+    sides: tuple[Iterable[tuple[int, Any]], Iterable[tuple[int, Any]]],  # as of `parse_lines`
+    nouns: str,
+    join: Callable[[Any, Any], tuple[Any, ...]] = lambda source, target: (source, target),
+) -> FileRows:
+    """Joins the lines of a source and a target file; a pair that `join` refuses, or with an
+    unusable line, is set aside once.
+    """
+    sources, targets = map(list, sides)
+    # With different numbers of lines it is unknown where the pairs are shifted, so no pair can be
+    # trusted.
+    if len(sources) != len(targets):
+        raise ValueError(
+            f"{nouns} must have the same number of lines, got {len(sources):,} in {path.source} "
+            f"and {len(targets):,} in {path.target}"
+        )
     rows, quarantine = [], []
-    lines = split_lines(path)
-    for index, line in enumerate(lines):
+    for index, ((first, source), (second, target)) in enumerate(zip(sources, targets, strict=True)):
+        if isinstance(source, LineError):
+            quarantine.append(Quarantined(str(path.source), first, str(source)))
+            continue
         try:
-            rows.append(
-                FileRow(index, *parse(check_text(decode(line.removesuffix(b"\r"), encoding))))
-            )
+            if isinstance(target, LineError):
+                raise target
+            # The place of a line follows from its index, unless lines before it are no sentences.
+            place = "" if first == index + 1 else f"{path.source}:{first}"
+            rows.append(FileRow(index, 0, join(source, target), place))
         except LineError as error:
-            quarantine.append(Quarantined(str(path), index + 1, str(error)))
-    return FileRows(tuple(rows), tuple(quarantine), counted=len(lines))
+            quarantine.append(Quarantined(str(path.target), second, str(error)))
+    return FileRows(tuple(rows), tuple(quarantine), counted=len(sources))
 
 
 def check_text(text: str) -> str:

@@ -65,17 +65,6 @@ def find(folders: Sequence[Path], name: str) -> Path | None:
     return None
 
 
-def find_pair(folders: Sequence[Path], source: str, target: str) -> PairPath | None:
-    """Returns the pair of files, each plain or .gz; raises an error if only one of them exists."""
-    first, second = find(folders, source), find(folders, target)
-    if first is not None and second is not None:
-        return PairPath(first, second)
-    if first is not None or second is not None:
-        missing = source if first is None else target
-        raise FileNotFoundError(f"{first or second}: there is no {missing} next to it")
-    return None
-
-
 def read_bytes(path: AnyPath) -> bytes:
     """Returns the content of a file, unpacked if it is .gz, without a byte-order mark."""
     if path.suffix != ".gz":
@@ -163,3 +152,51 @@ class Files(Places):
 
     def _member(self, archive: Path, part: str) -> AnyPath:
         return ArchivePath(archive, f"{self.inside}{self.names[part]}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Pairs(Places):
+    """Two files for each part, plain or .gz, which may be in a downloaded archive."""
+
+    ends: tuple[str, str]  # stand for "{}" in a name: of the source, of the target
+    names: Mapping[str, tuple[str, ...]]  # part -> names, of which the first that exists is read
+    folders: tuple[str, ...]  # below manual_dir, which may have the files itself
+    url: str | None = None  # the address before the name of a file or archive
+    archive: tuple[str, str] | None = None  # (name of the download, folder inside it)
+
+    def find(self, manual_dir: Path, part: str) -> tuple[PairPath | None, str]:
+        """Finds both files of a part, unpacked below `manual_dir` or in the archive."""
+        looked_for = " or ".join(self.names[part]).replace("{}", "{{{},{}}}".format(*self.ends))
+        folders = [*(manual_dir / folder for folder in self.folders), manual_dir]
+        for name in self.names[part]:
+            names = [name.format(end) for end in self.ends]
+            source, target = (find(folders, name) for name in names)
+            if source is not None and target is not None:
+                return PairPath(source, target), looked_for
+            if source is not None or target is not None:
+                missing = names[0] if source is None else names[1]
+                raise FileNotFoundError(f"{source or target}: there is no {missing} next to it")
+        archives = [folder / self.archive[0] for folder in folders if self.archive is not None]
+        archive = next((archive for archive in archives if archive.is_file()), None)
+        return None if archive is None else self._inside(archive, part), looked_for
+
+    def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
+        """Downloads the archive, or a packed file for each part and end."""
+        if self.archive is not None:
+            archive = fetch(f"{self.url}{self.archive[0]}")
+            return {part: self._inside(archive, part) for part in self.names}
+        return {
+            part: PairPath(*(fetch(f"{self.url}{name.format(end)}.gz") for end in self.ends))
+            for part, (name, *_) in self.names.items()
+        }
+
+    def prepared_name(self, part: str, file: str) -> str:
+        """Returns the name of a raw file, or that of the source if a download has another name."""
+        names = [name.format(end) for name in self.names[part] for end in self.ends]
+        own = Path(file).name.removesuffix(".gz")
+        return own if own in names else names[0]
+
+    def _inside(self, archive: Path, part: str) -> PairPath:
+        assert self.archive is not None
+        name = f"{self.archive[1]}/{self.names[part][0]}"
+        return PairPath(*(ArchivePath(archive, name.format(end)) for end in self.ends))

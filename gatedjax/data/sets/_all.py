@@ -1,8 +1,9 @@
 """The list of data sets, and the meaning of their names."""
 
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from gatedjax._utils.choices import suggestion
 from gatedjax.data.sets._declaration import DataSet, Embedded, SetOptions
@@ -26,22 +27,11 @@ ALIASES = {
 }
 
 
-def _groups(
-    places: Iterable[tuple[tuple[str, str, str] | None, str]],
-) -> dict[str, tuple[str, dict[str, str]]]:
-    """Groups data sets: returns group -> (option, {value of the option: name of the set})."""
-    groups: dict[str, tuple[str, dict[str, str]]] = {}
-    for place, name in places:
-        if place is not None:
-            group, option, value = place
-            groups.setdefault(group, (option, {}))[1][value] = name
-    return groups
-
-
-FAMILIES = _groups([(declared.family, declared.name) for declared in SETS.values()])
+FAMILIES: dict[str, tuple[str, dict[str, str]]] = {}
 """Name of a family of sets -> its option, and the set for each value of the option."""
-CONFIGS = _groups([(declared.config, declared.name) for declared in SETS.values()])
-"""Name of a TFDS builder with several sets -> the option of `load`, and the set for each value."""
+for _set in SETS.values():
+    if _set.family is not None:
+        FAMILIES.setdefault(_set.family[0], (_set.family[1], {}))[1][_set.family[2]] = _set.name
 
 
 def names() -> tuple[str, ...]:
@@ -61,7 +51,7 @@ def check_known(noun: str, name: object, names: Sequence[str]) -> None:
     """Raises ValueError if `name` is not in `names`; the message has the most similar name."""
     if name in names:
         return
-    hint = suggestion(name, names, cutoff=0.4)
+    hint = suggestion(name, names, cutoff=0.4) if isinstance(name, str) else ""
     raise ValueError(
         f"{noun} must be one of {', '.join(map(repr, names)) or '(none)'}, got {name!r}.{hint}"
     )
@@ -73,8 +63,10 @@ def resolve(name: str, options: SetOptions | None = None) -> tuple[DataSet | Emb
     options = dict(options or {})
     if name in FAMILIES:
         option, values = FAMILIES[name]
-        value = options.pop(option, next(iter(values)))
-        check_known(option, value, list(values))
+        # Configurations of a builder are of equal rank, and none is the default.
+        first = next(iter(values))
+        value: Any = options.pop(option, None if SETS[values[first]].config else first)
+        check_known(f"{option} of {name!r}", value, list(values))
         name = values[value]
     name, preset = ALIASES.get(name, (name, {}))
     for option, value in preset.items():
@@ -94,18 +86,6 @@ def resolve(name: str, options: SetOptions | None = None) -> tuple[DataSet | Emb
     for option, value in full.items():
         check_known(option, value, declared.options[option])
     return declared, full
-
-
-def resolve_config(name: str, options: dict[str, str]) -> tuple[str, dict[str, str]]:
-    """Chooses the set of a TFDS builder by the option of `CONFIGS`; other names stay unchanged."""
-    if name not in CONFIGS:
-        return name, options
-    option, values = CONFIGS[name]
-    value = options.get(option)
-    if value not in values:
-        known = ", ".join(map(repr, values))
-        raise ValueError(f"{option} of {name!r} must be one of {known}, got {value!r}")
-    return values[value], {key: text for key, text in options.items() if key != option}
 
 
 def not_there(declared: DataSet, part: str, folder: Path, looked_for: str) -> FileNotFoundError:

@@ -86,7 +86,7 @@ class DataSet:
 
     aliases: Mapping[str, SetOptions] = dataclasses.field(default_factory=dict)
     family: tuple[str, str, str] | None = None  # (family, its option, value for this set)
-    config: tuple[str, str, str] | None = None  # the same of a TFDS builder, without a default
+    config: str = ""  # of the TFDS builder of the family; "" if the set has a builder of its own
     # Option -> its values, the default first.
     options: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     of_part: Callable[[str, SetOptions], SetOptions] = lambda part, options: options
@@ -120,6 +120,11 @@ class DataSet:
             spans=self.spans(piece, examples, options),
             notes=self.notes(rows),
         )
+
+    @property
+    def builder(self) -> str:
+        """The name of the TFDS builder."""
+        return self.family[0] if self.family and self.config else self.name
 
     def class_names(self, options: SetOptions) -> tuple[str, ...]:
         """Returns the names of the classes for given options, option -> value."""

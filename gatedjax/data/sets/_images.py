@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gatedjax.data.files._lines import FileRow, FileRows, LineError
+from gatedjax.data.files._lines import FileRow, FileRows
 from gatedjax.data.files._paths import AnyPath, Files, find, read_bytes
 from gatedjax.data.files._source import Example, Quarantined, ReadReport, Source, SourceInfo
 from gatedjax.data.sets._declaration import (
@@ -42,17 +42,11 @@ FASHION = (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Columns(Sequence[Example]):
-    """n images as examples, made on access.
+    """n images as examples, made on access."""
 
-    Attributes:
-      images: uint8 [n, 28, 28], the pixels.
-      labels: int32 [n], the class of each image.
-      example_ids: int32 [n], the id of each image.
-    """
-
-    images: np.ndarray
-    labels: np.ndarray
-    example_ids: np.ndarray
+    images: np.ndarray  # uint8 [n, rows, columns]
+    labels: np.ndarray  # int32 [n]
+    example_ids: np.ndarray  # int32 [n]
 
     def __len__(self) -> int:
         return len(self.images)
@@ -116,7 +110,7 @@ def read_rows(path: Path, part: str) -> FileRows:
         raise FileNotFoundError(
             f"{path}: there is no {LABELS[part]} (or {LABELS[part]}.gz) next to it"
         )
-    images, labels = read_images(path), read_labels(beside)
+    images, labels = _read_idx(path, _IMAGES, "images"), _read_idx(beside, _LABELS, "labels")
     if images.shape[1:] != SIZE:
         rows, columns = images.shape[1:]
         raise ValueError(f"{path}: images must have 28 x 28 pixels, got {rows} x {columns}")
@@ -132,13 +126,11 @@ def rows_of(images: Collection[np.ndarray], labels: Iterable[int], name: str) ->
     """Returns a row for each image, with the image as its content and the class as its label."""
     rows, quarantine = [], []
     for index, (image, value) in enumerate(zip(images, labels, strict=True)):
-        try:
-            label = int(value)
-            if not 0 <= label < len(DIGITS):
-                raise LineError(f"unknown label {label}; labels are 0 to 9")
-            rows.append(FileRow(index, label, image))
-        except LineError as error:
-            quarantine.append(Quarantined(name, index + 1, str(error)))
+        if 0 <= value < len(DIGITS):
+            rows.append(FileRow(index, int(value), image))
+        else:
+            reason = f"unknown label {value}; labels are 0 to 9"
+            quarantine.append(Quarantined(name, index + 1, reason))
     return FileRows(tuple(rows), tuple(quarantine), counted=len(images))
 
 
@@ -161,7 +153,7 @@ def examples(rows: FileRows, base: int, options: SetOptions) -> Columns:
 
 def source(columns: Columns, info: SourceInfo, report: ReadReport, _: object) -> ImageSource:
     """Returns a source of the images, labels and ids in `columns`."""
-    return ImageSource(columns.images, columns.labels, columns.example_ids, info, report)
+    return ImageSource(**vars(columns), info=info, report=report)
 
 
 def read_records(name: str, records: Sequence[Record], part: str) -> FileRows:
@@ -258,16 +250,6 @@ def _read_idx(path: AnyPath, magic: int, content: str) -> np.ndarray:
 def count_items(path: AnyPath) -> int:
     """Returns the number of images or labels in the header of an IDX file; reads no items."""
     return int.from_bytes(read_bytes(path)[4:8], "big")
-
-
-def read_images(path: AnyPath) -> np.ndarray:
-    """Reads an IDX file of images and returns them, uint8 [n, rows, columns]."""
-    return _read_idx(path, _IMAGES, "images")
-
-
-def read_labels(path: AnyPath) -> np.ndarray:
-    """Reads an IDX file of labels and returns them, uint8 [n]."""
-    return _read_idx(path, _LABELS, "labels")
 
 
 DECLARED = (

@@ -120,7 +120,8 @@ def source(
 def _declare(task: str) -> DataSet:
     return DataSet(
         name=f"senteval_{task}",
-        config=("senteval_probing", "task", task),
+        family=("senteval_probing", "task", task),
+        config=task,
         official={"train": 100_000, "validation": 10_000, "test": 10_000},
         where=f"{URL}{task}.txt",
         files=_OneFile(task),

@@ -5,104 +5,57 @@ sentence: "insert" is the position of the moved token, "original" that of its fo
 Published files: sentences in NAME.x, "insert original" in line i of NAME.y.
 """
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 
-from gatedjax.data.files._lines import FileRow, FileRows, LineError, read_lines
-from gatedjax.data.files._paths import PairPath, Places, count_lines, find_pair
-from gatedjax.data.files._source import Example, Quarantined, Source, SourceInfo
+from gatedjax.data.files._lines import FileRow, FileRows, LineError, parse_lines, read_pairs
+from gatedjax.data.files._paths import PairPath, Pairs
+from gatedjax.data.files._source import Example, Source, SourceInfo
 from gatedjax.data.sets._declaration import DataSet, Record, TfdsForm, eagerly
 
 CLASSES = ("reordered",)
-FILES = {
-    "train": "word_order.txt.tr",
-    "validation": "word_order.txt.va",
-    "test": "word_order.txt.te",
-}
+MARKS = {"train": "tr", "validation": "va", "test": "te"}
 SHORTEST, LONGEST = 6, 49
 """Tokens of the sentences of the published generator."""
 
 
-@dataclasses.dataclass(frozen=True)
-class _Pairs(Places):
-    """The places of two files per part: NAME.x with sentences, NAME.y with labels."""
-
-    url: str | None = None
-
-    def find(self, manual_dir: Path, part: str) -> tuple[PairPath | None, str]:
-        folders = [manual_dir / "wrd", manual_dir / "TrainData", manual_dir]
-        pair = find_pair(folders, f"{FILES[part]}.x", f"{FILES[part]}.y")
-        return pair, f"{FILES[part]}.{{x,y}}"
-
-    def prepared_name(self, part: str, file: str) -> str:
-        return FILES[part]
-
-
-def check(tokens: Sequence[str], insert: int, original: int) -> None:
-    """Checks the positions of a moved token in a sentence, both from 0."""
-    size = len(tokens)
-    for name, value in {"insert": insert, "original": original}.items():
-        if not 0 <= value < size:
-            raise LineError(f"{name} position {value} of a sentence of {size} tokens")
-    # A token that is directly followed by its old successor was not moved.
-    if original in (insert, insert + 1):
-        raise LineError(f"insert {insert} and original {original}: nothing was moved")
-
-
-def parse_labels(line: str) -> tuple[int, tuple[int, int]]:
-    """Parses a line of NAME.y; returns (0, (insert, original)), with 0 for the class."""
+def parse_labels(line: str) -> tuple[int, int]:
+    """Parses a line of NAME.y; returns (insert, original)."""
     numbers = line.split()
     # `int` would also accept signs and underscores, which a position does not have.
     if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
         raise LineError(f"{line.strip()[:40]!r} is not two positions")
-    return 0, (int(numbers[0]), int(numbers[1]))
+    return int(numbers[0]), int(numbers[1])
+
+
+def _join(words: list[str], labels: tuple[int, int]) -> tuple[tuple[str, ...], int, int]:
+    """Returns (tokens, insert, original) after a check of the positions, both from 0."""
+    insert, original = labels
+    for name, value in {"insert": insert, "original": original}.items():
+        if not 0 <= value < len(words):
+            raise LineError(f"{name} position {value} of a sentence of {len(words)} tokens")
+    # A token that is directly followed by its old successor was not moved.
+    if original in (insert, insert + 1):
+        raise LineError(f"insert {insert} and original {original}: nothing was moved")
+    return tuple(words), insert, original
 
 
 def read_rows(path: PairPath, part: str = "") -> FileRows:
     """Reads a file of sentences and a file of labels; a pair that does not fit is set aside."""
-    sentences = read_lines(path.source, lambda line: (0, tuple(line.split())))
-    labels = read_lines(path.target, parse_labels)
-    # With different numbers of lines it is unknown where the pairs are shifted, so no pair can be
-    # trusted.
-    if sentences.lines != labels.lines:
-        raise ValueError(
-            f"sentences and labels must have the same number of lines, got {sentences.lines:,} in "
-            f"{path.source} and {labels.lines:,} in {path.target}"
-        )
-    # A pair is set aside once. If both lines are faulty, the fault of the sentence is reported.
-    set_aside = {q.line: q for side in (labels, sentences) for q in side.quarantine}
-    positions = {row.index: row.content for row in labels.rows}
-    rows = []
-    for row in sentences.rows:
-        if row.index + 1 in set_aside:
-            continue
-        try:
-            check(row.content, *positions[row.index])
-        except LineError as error:
-            number = row.index + 1
-            set_aside[number] = Quarantined(str(path.target), number, str(error))
-            continue
-        rows.append(FileRow(row.index, 0, (row.content, *positions[row.index])))
-    quarantine = tuple(set_aside[number] for number in sorted(set_aside))
-    return FileRows(tuple(rows), quarantine, counted=sentences.lines)
+    sides = parse_lines(path.source, str.split), parse_lines(path.target, parse_labels)
+    return read_pairs(path, sides, "sentences and labels", _join)
 
 
-def _example(tokens: Sequence[str], insert: int, original: int, example_id: int) -> Example:
+def _example(row: FileRow, example_id: int) -> Example:
+    tokens, insert, original = row.content
     return {
-        "tokens": tuple(tokens),
-        "label": 0,
+        "tokens": tokens,
+        "label": row.label,
         "example_id": example_id,
         "insert": insert,
         "original": original,
     }
-
-
-def _of_row(row: FileRow, example_id: int) -> Example:
-    tokens, insert, original = row.content
-    return _example(tokens, insert, original, example_id)
 
 
 def _parse_record(record: Record) -> tuple[int, tuple[tuple[str, ...], int, int]]:
@@ -170,7 +123,8 @@ def word_reordering(
                 # Equal positions would leave the sentence unchanged.
                 while out == into:
                     out, into = (int(x) for x in draw.integers(len(tokens) - 1, size=2))
-                yield _example(*move_word(tokens, out, into), base + number * copies + copy)
+                index = number * copies + copy
+                yield _example(FileRow(index, 0, move_word(tokens, out, into)), base + index)
 
     return Source(list(moves()), SourceInfo(name, split, CLASSES))
 
@@ -180,11 +134,14 @@ DECLARED = (
         name="word_reordering",
         official={"train": None, "validation": 10_000, "test": 10_000},
         where="https://github.com/baosongyang/WRD (TrainData)",
-        files=_Pairs(),
+        files=Pairs(
+            ("x", "y"),
+            {part: (f"word_order.txt.{mark}.{{}}",) for part, mark in MARKS.items()},
+            folders=("wrd", "TrainData"),
+        ),
         read_rows=read_rows,
-        examples=eagerly(_of_row),
+        examples=eagerly(_example),
         classes=CLASSES,
-        count=lambda path: count_lines(path.source),
         tfds=TfdsForm(
             description="Word reordering detection: sentences of which one token was moved.",
             features={"text": str, "insert": np.int32, "original": np.int32},

@@ -97,8 +97,7 @@ def _classes() -> dict[str, type[SetBuilder]]:
     sets: dict[str, dict[str, DataSet]] = {}
     for declared in SETS.values():
         if declared.tfds is not None:
-            builder, _, config = declared.config or (declared.name, "", "")
-            sets.setdefault(builder, {})[config] = declared
+            sets.setdefault(declared.builder, {})[declared.config] = declared
     return {builder: builder_class(builder, members) for builder, members in sets.items()}
 
 

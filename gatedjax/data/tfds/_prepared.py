@@ -36,8 +36,9 @@ def builder_of(name: str, data_dir: str | Path | None) -> "DatasetBuilder":
         return tfds.builder(name, data_dir=place, file_format="array_record")
     from gatedjax.data.tfds._builders import BUILDERS
 
-    group, _, config = declared.config or (name, "", None)
-    return BUILDERS[group](config=config, data_dir=place, file_format="array_record")
+    return BUILDERS[declared.builder](
+        config=declared.config or None, data_dir=place, file_format="array_record"
+    )
 
 
 def prepare(

@@ -172,11 +172,23 @@ class WordReorderingTask(SelectorTask):
     def _cost(
         self, output: WordReorderingOutput, batch: Batch
     ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-        cost = position_cost(output.logits, batch)
+        logits = output.logits
+        # The scores at padding are finite here, because 0 * inf would be NaN in a row of padding.
+        real = F.length_mask(batch["lengths"], logits.shape[-1])[:, None, :]
+        filled = jnp.where(real, logits, jnp.finfo(logits.dtype).min / 2)
+        both = optax.softmax_cross_entropy_with_integer_labels(filled, _positions(batch))
+        cost = jnp.where(batch["lengths"] > 0, jnp.sum(both, axis=1), 0)
         return cost, jnp.ones_like(cost)
 
     def _metrics(self, output: WordReorderingOutput, batch: Batch) -> Metrics:
-        return position_metrics(output.logits, batch)
+        cost, _ = self._cost(output, batch)
+        right = (jnp.argmax(output.logits, axis=-1) == _positions(batch)).astype(jnp.float32)
+        return {
+            "loss": Ratio.of(cost, batch["weight"]),
+            "insert": Ratio.of(right[:, 0], batch["weight"]),
+            "original": Ratio.of(right[:, 1], batch["weight"]),
+            "accuracy": Ratio.of(right[:, 0] * right[:, 1], batch["weight"]),
+        }
 
     def _predictions(self, output: WordReorderingOutput, batch: Batch) -> Predictions:
         """Returns a dict of arrays [B]: the predicted positions "insert" and "original", from 0."""
@@ -195,23 +207,3 @@ class WordReorderingTask(SelectorTask):
 def _positions(batch: Batch) -> Array:
     check_batch(batch, insert="B", original="B")
     return jnp.stack([batch["insert"], batch["original"]], axis=1)
-
-
-def position_cost(logits: Float[Array, "B 2 N"], batch: Batch) -> Float[Array, " B"]:
-    """Computes the sum of the cross-entropies of both positions, in nats; 0 without words."""
-    # The scores at padding are finite here, because 0 * inf would be NaN in a row of padding.
-    real = F.length_mask(batch["lengths"], logits.shape[-1])[:, None, :]
-    filled = jnp.where(real, logits, jnp.finfo(logits.dtype).min / 2)
-    both = optax.softmax_cross_entropy_with_integer_labels(filled, _positions(batch))
-    return jnp.where(batch["lengths"] > 0, jnp.sum(both, axis=1), 0)
-
-
-def position_metrics(logits: Float[Array, "B 2 N"], batch: Batch) -> Metrics:
-    """Computes "loss", the accuracies "insert" and "original", and "accuracy" of both."""
-    right = (jnp.argmax(logits, axis=-1) == _positions(batch)).astype(jnp.float32)
-    return {
-        "loss": Ratio.of(position_cost(logits, batch), batch["weight"]),
-        "insert": Ratio.of(right[:, 0], batch["weight"]),
-        "original": Ratio.of(right[:, 1], batch["weight"]),
-        "accuracy": Ratio.of(right[:, 0] * right[:, 1], batch["weight"]),
-    }

@@ -16,7 +16,7 @@ from gatedjax._utils.limits import MOST_LENGTH, MOST_STEPS
 from gatedjax._utils.tracing import check_key
 from gatedjax._utils.types import Output, Params, Tree
 from gatedjax.functional._selective import Empty
-from gatedjax.gates._named import KINDS, EstimatorName, create_estimator
+from gatedjax.gates._registry import KINDS, EstimatorName, create_estimator
 from gatedjax.gates._score import MultiPass
 from gatedjax.gates._train import train_passes
 from gatedjax.models._checks import check_batch, check_defaults
@@ -165,16 +165,6 @@ def selector_terms(
     return penalty, surrogate
 
 
-def density_terms(
-    config: SelectorConfig, selections: tuple[gnn.Selection, ...], multiplier: Float[Array, ""]
-) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-    """Returns `constraint` of the mean open probability over pairs, heads and layers."""
-    layers: list[Any] = _with_selector(selections)
-    # The constraint is on probabilities and not on draws, so that its gradient has no noise.
-    share = jnp.mean(jnp.stack([selection.probability for selection in layers]), axis=0)
-    return constraint(multiplier, share, cast(float, config.density))
-
-
 def selector_metrics(selections: tuple[gnn.Selection, ...], weight: Float[Array, " B"]) -> Metrics:
     """Computes the shares "selected_1" of selected pairs and "empty_1" of tokens without a key."""
     metrics = {}
@@ -185,18 +175,7 @@ def selector_metrics(selections: tuple[gnn.Selection, ...], weight: Float[Array,
     return metrics
 
 
-def selector_predictions(selections: tuple[gnn.Selection, ...]) -> Predictions:
-    """Returns "selected_heads" and "empty_heads" [B, S, M] for the S layers with a selector."""
-    layers: list[Any] = _with_selector(selections)
-    if not layers:
-        return {}
-    return {
-        "selected_heads": jnp.stack([selection.rate for selection in layers], axis=1),
-        "empty_heads": jnp.stack([selection.empty for selection in layers], axis=1),
-    }
-
-
-def _with_selector(selections: tuple[gnn.Selection, ...]) -> list[gnn.Selection]:
+def _with_selector(selections: tuple[gnn.Selection, ...]) -> list[Any]:
     return [selection for selection in selections if selection.rate is not None]
 
 
@@ -223,6 +202,8 @@ class SelectorTask:
     """Path of the word vectors among the parameters."""
     attention: ClassVar[str] = "encoder/layer_{layer}/attention"
     """Path of the attention of a layer among the parameters."""
+    by_word: ClassVar[bool] = False
+    """True if the metric "loss" of training is per word, as in evaluation, without penalties."""
 
     @property
     def frozen(self) -> tuple[str, ...]:
@@ -275,7 +256,9 @@ class SelectorTask:
         weight, config = batch["weight"], self.model.config.gates
         several = config.selective and issubclass(KINDS[config.estimation], MultiPass)
         result = (self._run_passes if several else self._run_pass)(params, batch, rngs)
-        metrics = self._metrics(result.output, batch) | self._training_metrics(result.cost, weight)
+        metrics = self._metrics(result.output, batch)
+        if not self.by_word:
+            metrics["loss"] = Ratio.of(result.cost, weight)
         metrics |= self._selector_metrics(result.output, weight)
         if result.multiplier is not None:
             metrics["multiplier"] = Ratio.of(result.multiplier, weight)
@@ -294,8 +277,12 @@ class SelectorTask:
         penalty, surrogate = selector_terms(config, selections, cost, output.baseline)
         multiplier = None
         if config.selective and config.density is not None:
-            constraint_term, multiplier = density_terms(config, selections, params["multiplier"])
-            penalty = penalty + constraint_term
+            # The constraint is on the mean open probability over pairs, heads and layers, and not
+            # on draws, so that its gradient has no noise.
+            layers = [selection.probability for selection in _with_selector(selections)]
+            share = jnp.mean(jnp.stack(layers), axis=0)
+            term, multiplier = constraint(params["multiplier"], share, config.density)
+            penalty = penalty + term
         total = summed + (penalty + surrogate) * units
         scores = [selection.score for selection in selections if selection.score is not None]
         score = jnp.sum(jnp.stack(scores), axis=0) if scores else None
@@ -335,7 +322,12 @@ class SelectorTask:
         check_batch(batch, weight="B", example_id="B")
         metrics = self._metrics(output, batch) | self._selector_metrics(output, batch["weight"])
         predictions = self._predictions(output, batch)
-        return metrics, predictions | selector_predictions(self._predicted_selections(output))
+        if layers := _with_selector(self._predicted_selections(output)):
+            rates = [selection.rate for selection in layers]
+            predictions["selected_heads"] = jnp.stack(rates, axis=1)
+            shares = [selection.empty for selection in layers]
+            predictions["empty_heads"] = jnp.stack(shares, axis=1)
+        return metrics, predictions
 
     def _cost(self, output: Output, batch: Batch) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
         raise NotImplementedError
@@ -345,9 +337,6 @@ class SelectorTask:
 
     def _predictions(self, output: Output, batch: Batch) -> Predictions:
         raise NotImplementedError
-
-    def _training_metrics(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
-        return {"loss": Ratio.of(cost, weight)}
 
     def _selections(self, output: Output) -> tuple[gnn.Selection, ...]:
         return output.selections

@@ -192,6 +192,7 @@ class SSANTaggingTask(SelectorTask):
 
     table: ClassVar[str] = "embed/embedding"
     attention: ClassVar[str] = "layer_{layer}/attention"
+    by_word: ClassVar[bool] = True
 
     def _cost(
         self, output: SSANTaggerOutput, batch: Batch
@@ -200,9 +201,6 @@ class SSANTaggingTask(SelectorTask):
         smoothed = smoothed_cross_entropy(output.logits, labels, self.model.config.label_smoothing)
         words = jnp.sum(labelled, axis=1).astype(jnp.float32)
         return jnp.sum(jnp.where(labelled, smoothed, 0), axis=1), words
-
-    def _training_metrics(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
-        return {}  # The metric "loss" is per word, as in evaluation.
 
     def _predictions(self, output: SSANTaggerOutput, batch: Batch) -> Predictions:
         """Returns "example_id" [B] and "predicted" [B, width], -1 behind a sentence."""

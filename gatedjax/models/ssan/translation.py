@@ -8,7 +8,7 @@ the paper's baseline.
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import flax.linen as nn
 import jax
@@ -421,15 +421,14 @@ class SSANTranslationTask(SelectorTask):
 
     model: SSANTranslator
 
+    by_word: ClassVar[bool] = True
+
     def _cost(self, output: Output, batch: Batch) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
         words = batch["target_lengths"].astype(jnp.float32)
         real = F.length_mask(batch["target_lengths"], batch["targets"].shape[1])
         smoothing = self.model.config.label_smoothing
         smoothed = smoothed_cross_entropy(output.logits, batch["targets"], smoothing)
         return jnp.sum(jnp.where(real, smoothed, 0), axis=1), words
-
-    def _training_metrics(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
-        return {}  # The metric "loss" is per word, as in evaluation.
 
     def _metrics(self, output: Output, batch: Batch) -> Metrics:
         nll, right, real = (value.reshape(-1) for value in _scores(output.logits, batch))

@@ -1,5 +1,6 @@
 """Layers of a Transformer decoder, for whole targets and for single tokens with a cache."""
 
+import functools
 from typing import Any
 
 import flax.linen as nn
@@ -106,12 +107,9 @@ class DecoderLayer(nn.Module):
         def to_the_source(states: Array) -> Array:
             return self.source_attention(states, source, source_mask, to_source)
 
-        def feed_forward(states: Array) -> Array:
-            training = hidden is not None
-            return self.feed_forward(states, deterministic=not training, dropout_bytes=hidden)
-
         inputs = self._around(inputs, self.self_norm, to_itself, results[0])
         inputs = self._around(inputs, self.source_norm, to_the_source, results[1])
+        feed_forward = functools.partial(self.feed_forward, dropout_bytes=hidden)
         return self._around(inputs, self.feed_forward_norm, feed_forward, results[2])
 
     def step(

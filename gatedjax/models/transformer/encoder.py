@@ -88,19 +88,12 @@ class FeedForward(nn.Module):
 
     @nn.compact
     def __call__(
-        self,
-        inputs: Float[Array, "B N D"],
-        *,
-        deterministic: bool = True,
-        example_id: Int[Array, " B"] | None = None,
-        dropout_bytes: UInt[Array, "B N F"] | None = None,
+        self, inputs: Float[Array, "B N D"], dropout_bytes: UInt[Array, "B N F"] | None = None
     ) -> Float[Array, "B N D"]:
-        """Returns the result for each token; dropout draws its bytes unless they are given."""
+        """Returns the result for each token; dropout acts only if its bytes are given."""
         types: Keywords = {"kernel_init": self.kernel_init, "dtype": self.dtype}
         hidden = nn.relu(nn.Dense(self.hidden, name="wide", **types)(inputs))
-        if deterministic or dropout_bytes is None:
-            hidden = dropout_rows(self, hidden, self.dropout, example_id, deterministic)
-        else:
+        if dropout_bytes is not None:
             hidden = F.byte_dropout(hidden, self.dropout, dropout_bytes)
         return nn.Dense(inputs.shape[-1], name="narrow", **types)(hidden)
 
@@ -133,9 +126,7 @@ class EncoderLayer(nn.Module):
         temperature: float | Array | None = None,
         dropout_bytes: LayerBytes | None = None,
     ) -> tuple[Float[Array, "B N D"], gnn.Selection]:
-        """Returns the states and the selection; dropout draws its bytes unless they are given."""
-        layer_bytes = None if deterministic else dropout_bytes
-        options: Keywords = {"deterministic": deterministic, "example_id": example_id}
+        """Returns the states and the selection; dropout acts only if its bytes are given."""
         attend = gnn.SelectiveSelfAttention(
             **dict(self.attention), kernel_init=self.kernel_init, dtype=self.dtype, name="attention"
         )
@@ -152,21 +143,23 @@ class EncoderLayer(nn.Module):
             norm = nn.LayerNorm(dtype=self.dtype, name=f"{name}_norm")
             before = norm(inputs) if self.norm == "pre" else inputs
             if name == "attention":
-                pairs = layer_bytes.attention[0] if layer_bytes and layer_bytes.attention else None
+                # The attention draws its bytes itself if the layer has none for it.
+                pairs = dropout_bytes.attention if dropout_bytes else ()
                 change, selection = attend(
-                    before, mask, temperature=temperature, dropout_bytes=pairs, **options
+                    before,
+                    mask,
+                    deterministic=deterministic,
+                    example_id=example_id,
+                    temperature=temperature,
+                    dropout_bytes=pairs[0] if pairs else None,
                 )
             else:
-                hidden = None if layer_bytes is None else layer_bytes.hidden
-                change = feed_forward(before, dropout_bytes=hidden, **options)
-            if layer_bytes is None:
-                change = dropout_rows(self, change, self.dropout, example_id, deterministic)
-            else:
+                change = feed_forward(before, dropout_bytes and dropout_bytes.hidden)
+            if dropout_bytes is not None:
                 # The bytes for the result of the feed-forward network come first, whatever the
                 # order of the sublayers.
-                change = F.byte_dropout(
-                    change, self.dropout, layer_bytes.results[name == "attention"]
-                )
+                result_bytes = dropout_bytes.results[name == "attention"]
+                change = F.byte_dropout(change, self.dropout, result_bytes)
             # Dropout acts on the change only, so that the residual path stays intact.
             inputs = inputs + change
             if self.norm == "post":

@@ -37,6 +37,8 @@ from gatedjax.text.targets._base import Target
 
 # With fewer texts the folds cannot tell whether vectors help, and vectors help most.
 _MANY = 1000
+# Added to the places of each word, which ranks rare words lower: see `fit_lexicon`.
+_PSEUDO_COUNT = 1.0
 # Share of ASCII letters above which vectors of English words may help.
 _ENGLISH = 0.95
 
@@ -45,6 +47,7 @@ class LexiconLearner(StagedLearner):
     """The lexicons of a fit, which read a falling share of the words."""
 
     model_class = LexiconModel
+    _pseudo_count = 0.0
 
     def read(self, name: str, table: Any, **options: Any) -> Corpus:
         if name == "train":
@@ -82,7 +85,25 @@ class LexiconLearner(StagedLearner):
             sample_weight=weights,
             head=head,
             vectors=self._vectors,
+            pseudo_count=self._pseudo_count,
         )
+
+    def try_shares(
+        self, pairs: Sequence[tuple[TextPart, TextPart]], target: Target
+    ) -> Iterator[Trial]:
+        """Yields the trials; at a user's share the better of two ranks chooses the words."""
+        trials = super().try_shares(pairs, target)
+        yield next(trials)
+        if self.options.share is None:
+            yield from trials
+            return
+        # Neither rank is the better on all texts. Another fit for each share would take too long.
+        for trial in trials:
+            self._pseudo_count = _PSEUDO_COUNT
+            *_, other = super().try_shares(pairs, target)
+            if other.scores["loss"] >= trial.scores["loss"]:
+                self._pseudo_count, other = 0.0, trial
+            yield other
 
     def start_trials(
         self, every: TextPart, pairs: Sequence[tuple[TextPart, TextPart]], target: Target, say: Say
