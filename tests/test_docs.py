@@ -16,7 +16,7 @@ import pytest
 from gatedjax import data
 from gatedjax.__main__ import main
 from gatedjax.text.fit import _network_options
-from gatedjax.text.sources import _named
+from gatedjax.text.sources import _open
 from tests.conftest import ROOT
 from tests.test_site import load, pasted
 
@@ -79,7 +79,7 @@ def test_examples_run_in_order_and_print_what_the_page_says(
     monkeypatch.chdir(tmp_path)
     # a hundred lines of text are learned in fewer steps than the default budget has
     monkeypatch.setattr(_network_options, "_FEWEST_STEPS", 80)
-    monkeypatch.setattr(_named, "load", _load_few)
+    monkeypatch.setattr(_open, "load", _load_few)
     _write_the_files_of_a_reader()
     files = {path: path.read_bytes() for path in tmp_path.iterdir()}
     scope: dict = {}

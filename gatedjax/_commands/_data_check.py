@@ -7,7 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -96,25 +96,18 @@ def check(
     """
     declared, options = resolve(name)
     texts: dict[str, list[Text]] = {}
+    accounts = []
     if isinstance(declared, Embedded):
-        embedded = []
+        same: Any = {"file": declared.origin, "unit": declared.unit}
         for split, size in declared.sizes.items():
             source = declared.source(split)
-            embedded.append(
-                FileAccount(
-                    lines=len(source),
-                    used=len(source),
-                    part=split,
-                    file=declared.origin,
-                    official=size,
-                    unit=declared.unit,
-                )
-            )
+            count = len(source)
+            account = FileAccount(lines=count, used=count, part=split, official=size, **same)
+            accounts.append(account)
             texts[split] = list(_texts(source, "id {}".format))
         classes = source.info.class_names
-        return Report(declared.name, declared.origin, tuple(embedded), texts, classes)
+        return Report(declared.name, declared.origin, tuple(accounts), texts, classes)
     folder, origin = _origin(declared, manual_dir, data_dir)
-    accounts = []
     for part in declared.official:
         account, rows = _read_part(declared, part, folder, data_dir)
         part_options = declared.of_part(part, options)
@@ -131,10 +124,10 @@ def check(
             examples = declared.examples(piece, first, part_options)
             if rows.rows:
                 report = declared.report(rows, piece, examples, part_options)
-                same = {"lines": account.lines, "quarantine": account.quarantine}
+                counted = {"lines": account.lines, "quarantine": account.quarantine}
                 # The number of lines is from an independent count of the file. The report of the
                 # loader would hide a line that it lost.
-                account = dataclasses.replace(account, **vars(report) | same)
+                account = dataclasses.replace(account, **vars(report) | counted)
             texts[split] = [
                 text._replace(place=places[(int(text.place) - first) // ids_per_row])
                 for text in _texts(examples, str)

@@ -6,13 +6,16 @@ from typing import Annotated, Any
 
 import tyro
 
-from gatedjax._commands._columns import Thresholds, set_thresholds
+from gatedjax._commands._columns import Thresholds, columns_of, set_thresholds
 from gatedjax._utils.cli import parse, program, refusals
 from gatedjax._utils.json import to_json
 from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import render_count, say, wrap
 from gatedjax._utils.types import Json
 from gatedjax._utils.write import check_place, write_atomic
+from gatedjax.text.answers._prediction import TARGETS
+from gatedjax.text.sources._open import open_table
+from gatedjax.text.sources._table import check_share
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,9 +57,7 @@ class EvaluateOptions:
 
 def _run(options: EvaluateOptions) -> None:
     from gatedjax.export._folder import list_written
-    from gatedjax.text.answers._prediction import TARGETS
     from gatedjax.text.models._saved import load_model
-    from gatedjax.text.sources._table import check_share
 
     # Both are checked before the model is loaded and run, which may take minutes.
     inputs = (options.data, *(list_written(options.model) if options.out else ()))
@@ -75,9 +76,7 @@ def _run(options: EvaluateOptions) -> None:
 def _of_texts(model: Any, options: EvaluateOptions) -> Json:
     """Evaluates a model of texts, prints its metrics and returns them."""
     # Imported here, so that `--help` is quick.
-    from gatedjax._commands._columns import columns_of
     from gatedjax.text.answers._evaluation import evaluate_model, render_evaluation
-    from gatedjax.text.sources._open import open_table
 
     columns = columns_of(options, model.kind)
     table = open_table(options.data, columns, encoding=options.encoding, split=options.split)

@@ -13,6 +13,8 @@ from gatedjax._utils.cli import name_options, parse, program, refusals
 from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say_wrapped
 from gatedjax._utils.types import Json
+from gatedjax.text.answers._prediction import LEXICON
+from gatedjax.text.sources._open import open_table
 from gatedjax.text.sources._table import MAX_ASIDE, check_share
 
 
@@ -60,11 +62,9 @@ class LookOptions:
 
 def _survey(options: LookOptions) -> Json:
     """Returns the survey of the data as a dict for JSON."""
-    from gatedjax.text.answers._prediction import LEXICON
     from gatedjax.text.corpus import _survey
     from gatedjax.text.corpus._tokens import LEXICON_KIND
     from gatedjax.text.sources._conll import open_sentences
-    from gatedjax.text.sources._open import open_table
 
     check_share(options.max_aside)
     task: str = options.task

@@ -11,13 +11,16 @@ from typing import Annotated, Any
 
 import tyro
 
-from gatedjax._commands._columns import Thresholds, set_thresholds
+from gatedjax._commands._columns import Thresholds, columns_of, set_thresholds, task_of
 from gatedjax._commands._lines import STANDARD_INPUT, Line, in_turns, lines_to, read_piped, show
 from gatedjax._utils.cli import parse, program, refusals
 from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say
 from gatedjax._utils.types import Json
 from gatedjax._utils.write import check_place
+from gatedjax.text.answers._prediction import LABELS, REGRESSION, TARGETS, Failure
+from gatedjax.text.sources._open import open_table
+from gatedjax.text.sources._table import EMPTY, Aside, Record
 
 _SECONDS = 1.0
 """The seconds between two messages of progress."""
@@ -78,9 +81,7 @@ class PredictOptions:
 
 def _sentences(options: PredictOptions) -> Iterable[Line]:
     """Yields (words, "") for each sentence to tag, or (None, reason) if it cannot be used."""
-    from gatedjax._commands._columns import task_of
     from gatedjax.text.sources._conll import open_sentences
-    from gatedjax.text.sources._table import Aside
 
     file = options.file
     if file is None or task_of(file, None, options.encoding, options.columns) != "tags":
@@ -94,10 +95,7 @@ def _sentences(options: PredictOptions) -> Iterable[Line]:
 
 def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
     """Returns (texts, "") for each line to classify, or (None, reason) if it cannot be used."""
-    from gatedjax._commands._columns import columns_of
     from gatedjax.text.sources._lines import fault
-    from gatedjax.text.sources._open import open_table
-    from gatedjax.text.sources._table import EMPTY, Record
 
     columns = columns_of(options, kind)
     count = len(columns.inputs)
@@ -142,7 +140,6 @@ def _abstain(prediction: Any, least: float | None) -> Json:
 def _run(options: PredictOptions) -> int:
     """Predicts the texts and writes a line for each; returns the exit status, see `main`."""
     from gatedjax.export._folder import list_written
-    from gatedjax.text.answers._prediction import LABELS, REGRESSION, TARGETS, Failure
     from gatedjax.text.models._saved import load_model
     from gatedjax.text.sources._lines import suggest_encoding
 

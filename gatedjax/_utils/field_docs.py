@@ -28,24 +28,14 @@ class _Docstring:
     def __init__(self, text: str) -> None:
         self.text = text
 
-    def __get__(self, instance: object, kind: type) -> str:
-        lines = "\n".join(_field_lines(kind))
-        return f"{self.text}\n\nAttributes:\n{lines}" if lines else self.text
-
-
-def _field_lines(kind: Any) -> list[str]:
-    """Returns the lines of the section "Attributes:" of the dataclass `kind`, without its title."""
-    texts = field_docstrings(kind)
-    lines: list[str] = []
-    for name in (field.name for field in dataclasses.fields(kind) if field.name in texts):
-        lines += textwrap.wrap(
-            f"{name}: {texts[name]}",
-            _WIDTH,
-            initial_indent="  ",
-            subsequent_indent="    ",
-            break_on_hyphens=False,
+    def __get__(self, instance: object, kind: Any) -> str:
+        wrap = textwrap.TextWrapper(
+            _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
         )
-    return lines
+        texts = field_docstrings(kind)
+        names = [field.name for field in dataclasses.fields(kind) if field.name in texts]
+        lines = [wrap.fill(f"{name}: {texts[name]}") for name in names]
+        return "\n".join([self.text, "\nAttributes:", *lines]) if lines else self.text
 
 
 @functools.cache

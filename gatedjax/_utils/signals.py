@@ -24,33 +24,29 @@ class Terminated(SystemExit):
     """Raised when SIGTERM comes in a block of `raise_on_sigterm`; its `code` is 143."""
 
 
-@contextlib.contextmanager
-def raise_on_sigterm() -> Iterator[None]:
+def raise_on_sigterm() -> contextlib.AbstractContextManager[None]:
     """Makes SIGTERM raise `Terminated` in the block, as Ctrl-C raises KeyboardInterrupt."""
-    # Python allows no handler in other threads.
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, _terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    return _replace_handler(signal.SIG_DFL, _terminate)
 
 
-@contextlib.contextmanager
-def default_sigterm() -> Iterator[None]:
+def default_sigterm() -> contextlib.AbstractContextManager[None]:
     """Undoes `raise_on_sigterm` in the block, in which SIGTERM ends the process at once."""
     # Python runs a handler only between two instructions, so a long compilation would not end.
-    if signal.getsignal(signal.SIGTERM) != _terminate:
+    return _replace_handler(_terminate, signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def _replace_handler(before: Any, within: Any) -> Iterator[None]:
+    # Python allows no handler in other threads; a handler of the user stays.
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) != before:
         yield
         return
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, within)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, _terminate)
+        signal.signal(signal.SIGTERM, before)
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:
