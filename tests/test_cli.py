@@ -189,6 +189,9 @@ def test_the_help_of_train_shows_the_options_of_the_model(capsys, monkeypatch):
     ganet, _ = options_of("--model", "ganet")
     assert {"--num-steps", "--workdir", "--model.gates.density", "--train.log-every"} <= ganet
     assert not {"--threshold", "--class-weight", "--word"} & ganet
+    linear, _ = options_of("--model", "linear")
+    assert {"--threshold", "--class-weight"} <= linear
+    assert not {"--share", "--vectors", "--best-metric"} & linear
     assert {"--word", "--tag", "--model.hidden"} <= options_of("--task", "tags")[0]
     assert "--model.hidden" in options_of("--task=pair")[0]
 

@@ -64,7 +64,7 @@ def _write_the_files_of_a_reader():
 
 
 def _load_few(*args):
-    """Loads a twelfth of a data set: no page says what a command prints about all of it."""
+    """Loads every twelfth text of a data set; what commands print about it is not compared."""
     source = data.load(*args)
     return data.Source(source[::12], source.info)
 
@@ -73,6 +73,7 @@ def _load_few(*args):
 def test_examples_run_in_order_and_print_what_the_page_says(
     page, count, tmp_path, monkeypatch, capsys
 ):
+    """Commands that name a data set, such as the demo, read every twelfth of its texts here."""
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     parts = re.findall(r"```python\n(.*?)```\s+This prints `(.*?)`", text, flags=re.DOTALL)
     assert len(parts) == text.count("```python") == count
