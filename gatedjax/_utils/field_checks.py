@@ -51,6 +51,8 @@ def check_fields(module: object, **least: int) -> None:
     config_class, config = _config_class(kind), getattr(module, "config", None)
     if config_class is not None and not isinstance(config, config_class):
         raise TypeError(f"config must be an instance of {config_class.__name__}, got {config!r}")
+    # Fields are compared here, and only a wrong one enters the function with its message: a forward
+    # pass checks dozens of fields.
     for name, choices in choices_of(kind).items():
         if getattr(module, name) not in choices:
             check_choice(choices, **{name: getattr(module, name)})

@@ -146,10 +146,23 @@ def check_axis(axis: int, ndim: int, name: str = "axis") -> int:
 def check_positive(**values: ArrayLike) -> None:
     """Raises ValueError unless all numbers that are known while tracing are positive and finite."""
     for name, number in values.items():
+        if is_traced(number):
+            continue
         if not isinstance(number, float):
             check_numbers(**{name: number})
-        wrong = lambda x: ~((x > 0) & (x < math.inf))  # noqa: E731
-        check_values(name, number, None, wrong, "be positive and finite")
+        # NumPy, because a call of JAX would be traced.
+        entries = np.asarray(number, np.float64)
+        if not np.all((entries > 0) & (entries < math.inf)):
+            raise ValueError(f"{name} must be positive and finite, got {number}")
+
+
+def check_finite(**values: ArrayLike) -> None:
+    """Raises ValueError unless all numbers that are known while tracing are finite."""
+    for name, number in values.items():
+        if not is_traced(number):
+            check_numbers(**{name: number})
+            if not np.all(np.isfinite(np.asarray(number, np.float64))):
+                raise ValueError(f"{name} must be finite, got {number}")
 
 
 def check_temperature(temperature: ArrayLike, shape: tuple[int, ...]) -> None:

@@ -94,7 +94,7 @@ def open_indices(
     is_open = _open_set(gates, mask)
     size = is_open.shape[-1]
     capacity = _check_capacity(capacity, size)
-    return _slots_of(_running_count(is_open), capacity)
+    return _slots_of(jnp.cumsum(is_open, axis=-1, dtype=jnp.int32), capacity)
 
 
 def compact_attention_pool(
@@ -169,7 +169,7 @@ def compact_attention_pool(
         pooled, weights = dense()
         excess = jnp.zeros(is_open.shape[:-1], jnp.int32)
     else:
-        running = _running_count(is_open)
+        running = jnp.cumsum(is_open, axis=-1, dtype=jnp.int32)
         indices, valid, excess = _slots_of(running, capacity)
         if overflow == "truncate":
             pooled, weights = compact()
@@ -191,10 +191,6 @@ def _pool_where(score_fn: ScoreFunction, states: Array, keep: Array) -> tuple[Ar
     # The other states are not set to 0, because that copy takes longer than the scores.
     weights = masked_softmax(scores, keep)
     return weighted_sum(states, weights), weights
-
-
-def _running_count(is_open: Array) -> Array:
-    return jnp.cumsum(is_open, axis=-1, dtype=jnp.int32)
 
 
 def _slots_of(running: Array, capacity: int) -> tuple[Array, Array, Array]:

@@ -112,7 +112,7 @@ def take_rows(table: jax.Array, index: jax.Array) -> jax.Array:
     """Returns table[index] [..., D], with the sharding of the index."""
     # `jnp.take` gives NaN for an index beyond the table, whereas indexing reads the last row.
     take = functools.partial(jnp.take, axis=0)
-    if jax.sharding.get_abstract_mesh().empty:
+    if jax.sharding.get_abstract_mesh().empty:  # the usual case, in which a reader sees the lookup
         return take(table, index)
     return on_rows(take, table, index, rows=index, axes=index.ndim)
 

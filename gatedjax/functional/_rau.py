@@ -329,20 +329,17 @@ def _softmax(logits: Array, rescale: bool) -> Array:
     return jax.nn.softmax(logits, axis=-1) * (logits.shape[-1] if rescale else 1)
 
 
-# A function per attention form, which returns (p, s); see `rau_step`.
+# A function per attention form, see `rau_step`.
+Attended = tuple[Array, Array]  # (p, s)
 
 
-def _feature_proj(
-    weights: Weights, inputs: _Inputs, blocks: Blocks, rescale: bool
-) -> tuple[Array, Array]:
+def _feature_proj(weights: Weights, inputs: _Inputs, blocks: Blocks, rescale: bool) -> Attended:
     logits, value = _logits_and_value(weights, inputs, blocks)
     p = _softmax(logits, rescale)
     return p, jnp.tanh(p * value)
 
 
-def _sigmoid(
-    weights: Weights, inputs: _Inputs, blocks: Blocks, rescale: bool
-) -> tuple[Array, Array]:
+def _sigmoid(weights: Weights, inputs: _Inputs, blocks: Blocks, rescale: bool) -> Attended:
     logits, value = _logits_and_value(weights, inputs, blocks)
     # `rescale` has no effect, because a sigmoid has no sum over the features. `check_options`
     # refuses it.
@@ -350,24 +347,18 @@ def _sigmoid(
     return p, jnp.tanh(p * value)
 
 
-def _additive_relu(
-    weights: Weights, inputs: _Inputs, blocks: Blocks, rescale: bool
-) -> tuple[Array, Array]:
+def _additive_relu(weights: Weights, inputs: _Inputs, blocks: Blocks, rescale: bool) -> Attended:
     logits, value = _logits_and_value(weights, inputs, blocks)
     p = _softmax(logits, rescale)
     return p, p * jax.nn.relu(value)
 
 
-def _concat(
-    weights: RAUConcatWeights, inputs: _Inputs, _: Blocks, rescale: bool
-) -> tuple[Array, Array]:
+def _concat(weights: RAUConcatWeights, inputs: _Inputs, _: Blocks, rescale: bool) -> Attended:
     p = _softmax(inputs.affine(inputs.u, weights.score, weights.score_bias), rescale)
     return p, jnp.tanh(inputs.affine(p * inputs.u, weights.value, weights.value_bias))
 
 
-def _matrix(
-    weights: RAUMatrixWeights, inputs: _Inputs, _: Blocks, rescale: bool
-) -> tuple[Array, Array]:
+def _matrix(weights: RAUMatrixWeights, inputs: _Inputs, _: Blocks, rescale: bool) -> Attended:
     logits = inputs.affine(inputs.u, weights.score, weights.score_bias)[:, None, :]
     # The affinity [H, D + H] is the same for all examples, and only the logits depend on the input.
     p = _softmax(logits + jnp.asarray(weights.affinity, logits.dtype)[None], rescale)
@@ -386,7 +377,7 @@ def _time_causal(
     return p, jnp.tanh(p * value), log_norm, steps
 
 
-_FORMS: dict[str, Callable[[Any, Any, Blocks, bool], tuple[Array, Array]]] = {
+_FORMS: dict[str, Callable[[Any, Any, Blocks, bool], Attended]] = {
     "feature_proj": _feature_proj,
     "sigmoid": _sigmoid,
     "additive_relu": _additive_relu,

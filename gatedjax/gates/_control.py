@@ -6,11 +6,10 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from gatedjax._utils.numbers import check_type
-from gatedjax.functional._checks import check_positive, check_values, promote
+from gatedjax.functional._checks import check_finite, check_positive, promote
 from gatedjax.functional._relaxations import divide_by_temperature
 from gatedjax.gates._estimator import draw_gates
 from gatedjax.gates._objective import Objective
@@ -154,7 +153,7 @@ class Rebar:
     def __post_init__(self) -> None:
         check_positive(tau=self.tau)
         check_type("eta", self.eta, float)
-        check_values("eta", self.eta, None, lambda x: ~np.isfinite(x), "be finite")
+        check_finite(eta=self.eta)
 
     def evaluations(self, n: int) -> int:
         """Returns 3 for any number n of gates: the loss of the draw and of two relaxations."""

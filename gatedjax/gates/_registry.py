@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from jaxtyping import Array, Float
 
+from gatedjax._utils.choices import check_choice
 from gatedjax.gates._control import Rebar as Rebar
 from gatedjax.gates._control import Relax as Relax
 from gatedjax.gates._enumerate import Enumerate as Enumerate
@@ -121,6 +122,8 @@ def create_estimator(
     name: EstimatorName, *, temperature: float | Float[Array, ""] = 0.5, draws: int = 2
 ) -> Estimator:
     """Returns the estimator of a name, such as `STGumbel(0.5)` for "st_gumbel"."""
+    if name not in KINDS:
+        check_choice(tuple(KINDS), estimator=name)
     options = {"tau": temperature, "k": draws}
     fields = [field.name for field in dataclasses.fields(KINDS[name])]
     return KINDS[name](**{key: value for key, value in options.items() if key in fields})

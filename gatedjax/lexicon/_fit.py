@@ -297,12 +297,8 @@ def _fit_stage(
         junctions._replace(spelling=_renumber(junctions.spelling, column_of)),
         num_columns,
     )
-    scale = _features.compute_scale(
-        cells,
-        head.group_texts(labels),
-        first_ngram,
-        num_columns,
-    )
+    groups = head.group_texts(labels)
+    scale = _features.compute_scale(cells, groups, first_ngram, num_columns)
     # A lexicon stores 32 bits, and the fit uses the same numbers.
     scale = scale.astype(np.float32).astype(np.float64)
     values, factors = _features.weigh_cells(cells, scale, corpus.num_texts)
@@ -384,9 +380,7 @@ def _compute_effects(
     # A stage that reads all words has all n-grams.
     of_ngrams = weights[first_pair + len(stage.pairs) :]
     of_pieces = head.centre(_weigh_pieces(corpus, stage).astype(np.float64))
-    of_type = _lexicon.sum_spellings(corpus.spelling, of_ngrams) + _lexicon.average_pieces(
-        corpus.split, of_pieces
-    )
+    of_type = _lexicon.sum_parts(corpus.spelling, of_ngrams, corpus.split, of_pieces)
     of_type[stage.word_types] += weights[:first_pair]
     sums = np.zeros(len(corpus.types))
     masses = np.zeros(len(corpus.types))
@@ -428,19 +422,15 @@ def _make_lexicon(
         column_of[stage.ngrams] = len(scale) - len(stage.ngrams) + np.arange(len(stage.ngrams))
         columns = column_of[corpus.spelling.columns]
         spelling = _features.drop_columns(columns, np.diff(corpus.spelling.starts))
-        strengths = _lexicon.measure_strengths(
-            _lexicon.sum_spellings(
-                spelling, head.centre(scale[:, None] * weights.astype(np.float64))
-            )
-            + _lexicon.average_pieces(corpus.split, head.centre(piece_weights.astype(np.float64)))
-        )
+        of_ngrams = head.centre(scale[:, None] * weights.astype(np.float64))
+        of_pieces = head.centre(piece_weights.astype(np.float64))
+        parts = _lexicon.sum_parts(spelling, of_ngrams, corpus.split, of_pieces)
+        strengths = np.abs(parts).max(1)
         # Rare words of the training texts resemble unknown words most.
         is_rare = corpus.counts <= max(_RARE, corpus.counts.min())
         threshold = float(np.quantile(strengths[is_rare], 1 - read_types[is_rare].mean()))
-    has_weight = np.zeros(len(corpus.types), bool)
-    has_weight[stage.word_types] = True
     # All words are stored, because only a word that is not stored is unknown.
-    stored = np.concatenate([stage.word_types, np.flatnonzero(~has_weight)])
+    stored = np.concatenate([stage.word_types, np.flatnonzero(~read_types)])
     number_of = np.full(len(corpus.types), -1)
     number_of[stage.word_types] = np.arange(num_words)
     pairs = number_of[np.stack(np.divmod(stage.pairs, len(corpus.types)), 1)]

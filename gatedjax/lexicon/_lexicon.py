@@ -215,9 +215,7 @@ class Lexicon:
             "prior": (self.head.num_probabilities or 1,),
             "piece_weights": (len(self.pieces), self.head.num_columns),
         }
-        for name, shape in shapes.items():
-            if getattr(self, name).shape != shape:
-                raise ValueError(f"{name} must have shape {shape}, got {getattr(self, name).shape}")
+        check_shapes(self, shapes)
         # Sorted pairs without repetitions have increasing keys, which a single difference tests.
         in_range = not self.pairs.size or 0 <= self.pairs.min() <= self.pairs.max() < len(
             self.counts
@@ -376,11 +374,11 @@ class Lexicon:
         # The column of a word is its number, and comes before the columns of its n-grams.
         columns = np.insert(spelling.columns, spelling.starts[:-1], np.arange(len(words)))
         starts = spelling.starts + np.arange(len(words) + 1)
-        return self._sum_parts(_features.Spelling(columns, starts), self.pieces.split(words))
-
-    def _sum_parts(self, spelling: _features.Spelling, pieces: _features.Spelling) -> np.ndarray:
-        of_pieces = average_pieces(pieces, self._centred_piece_weights)
-        return sum_spellings(spelling, self._spelling_weights) + of_pieces
+        spelling = _features.Spelling(columns, starts)
+        return sum_parts(
+            *(spelling, self._spelling_weights),
+            *(self.pieces.split(words), self._centred_piece_weights),
+        )
 
     def _look_up(self, words: Sequence[str]) -> _Types:
         """Returns the gates and the n-grams of different words."""
@@ -393,15 +391,13 @@ class Lexicon:
         is_read[is_stored] = self.is_read[numbers[is_stored]]
         # The words are measured together, which is faster. The bits of a sum do not change.
         unknown = np.flatnonzero(~is_stored)
-        strengths = measure_strengths(
-            self._sum_parts(
-                _features.select_spelling(spelling, unknown),
-                _features.select_spelling(pieces, unknown),
-            )
+        parts = sum_parts(
+            *(_features.select_spelling(spelling, unknown), self._spelling_weights),
+            *(_features.select_spelling(pieces, unknown), self._centred_piece_weights),
         )
         # The letters of an unseen name are no evidence about the person.
         is_name = np.array([words[i].startswith("@") for i in unknown.tolist()], bool)
-        is_read[unknown] = np.logical_and(strengths > self.threshold, ~is_name)
+        is_read[unknown] = (np.abs(parts).max(1) > self.threshold) & ~is_name
         is_unit = np.fromiter(map(is_spaceless, words), np.bool_, len(words))
         return _Types(list(words), numbers, is_read, spelling, pieces, is_unit)
 
@@ -459,6 +455,13 @@ class Lexicon:
         return scores
 
 
+def check_shapes(model: object, shapes: dict[str, tuple[int, ...]]) -> None:
+    """Raises ValueError if an array of a model, given by its name, has another shape."""
+    for name, shape in shapes.items():
+        if getattr(model, name).shape != shape:
+            raise ValueError(f"{name} must have shape {shape}, got {getattr(model, name).shape}")
+
+
 def check_different(name: str, strings: Sequence[str]) -> None:
     """Raises ValueError if a string occurs twice in the field `name`."""
     if len(set(strings)) < len(strings):
@@ -486,6 +489,11 @@ def average_pieces(pieces: _features.Spelling, weights: np.ndarray) -> np.ndarra
     return np.asarray(sum_spellings(pieces, weights) / np.maximum(sizes, 1)[:, None])
 
 
-def measure_strengths(parts: np.ndarray) -> np.ndarray:
-    """Computes the strength max_c |p_c| of words from their centred parts p, [words, C]."""
-    return np.asarray(np.abs(parts).max(1))
+def sum_parts(
+    spelling: _features.Spelling,
+    weights: np.ndarray,
+    pieces: _features.Spelling,
+    piece_weights: np.ndarray,
+) -> np.ndarray:
+    """Returns the sum of the weights of the n-grams of each word and the mean of its pieces'."""
+    return np.asarray(sum_spellings(spelling, weights) + average_pieces(pieces, piece_weights))

@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from gatedjax.lexicon import _heads
 from gatedjax.lexicon._fit import SHARES, drop_unweighted
-from gatedjax.lexicon._lexicon import Parts, Readings, note_priors
+from gatedjax.lexicon._lexicon import Parts, Readings, check_shapes, note_priors
 from gatedjax.lexicon._solve import fit_weights
 
 # Inverse penalty of the classifier for standardised means, and the ridge of the gate for
@@ -71,9 +71,7 @@ class GatedPooling:
             "bias": (columns,),
             "prior": (self.num_classes,),
         }
-        for name, shape in shapes.items():
-            if getattr(self, name).shape != shape:
-                raise ValueError(f"{name} must have shape {shape}, got {getattr(self, name).shape}")
+        check_shapes(self, shapes)
         for name in ("gate", "weights", "bias"):
             if not np.isfinite(getattr(self, name)).all():
                 raise ValueError(f"{name} must be finite, got NaN or infinity")

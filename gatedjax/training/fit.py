@@ -21,7 +21,7 @@ from gatedjax.training.distributed import Seen, gather
 from gatedjax.training.identity import identity_of, mapping_of, settings_of
 from gatedjax.training.loop import FitResult, Hook, Program, Run, train_all
 from gatedjax.training.metrics import Metrics, merge, to_floats
-from gatedjax.training.parallel import Parallel, is_constant, make_parallel, pack, with_rows
+from gatedjax.training.parallel import Parallel, is_constant, make_parallel, with_rows
 from gatedjax.training.step import TrainState, fill_in, init_state, path_of, trained
 from gatedjax.training.task import Batch, Carried, Trainable, call_evaluate, init_carried
 
@@ -115,10 +115,8 @@ def fit(
     start = Start.of(task, tx, key, first, params)
     evaluation = first_eval_batch(eval_data)
     like = start.like
+    metrics = parallel.metrics_of(task, tx, like, first, key)
     step = parallel.train_step(task, tx, like)
-    # With the shardings of a step, which shares this trace of the loss.
-    placed = jax.tree.map(lambda x, at: x.update(sharding=at), like, parallel.shardings(like))
-    metrics = jax.eval_shape(step, placed, None, parallel.put_batch(first), key)[1]
     check_evaluation(task, like, evaluation, config.best_metric)
     check_eval_params(eval_params, task, like)
     identity: dict[str, Any] = {"settings": settings_of(settings, config)}
@@ -149,8 +147,7 @@ def fit(
 
     program = Program(
         like=like,
-        metrics=metrics,
-        sums=jax.eval_shape(pack, metrics),
+        sums=metrics,
         init=lambda: start.put(parallel),
         step=lambda state, sums, batch, running: step(state, sums, parallel.put_batch(batch), key),
         evaluate=None
@@ -317,6 +314,7 @@ def rates_of(config: TrainConfig | None, like: Any) -> Callable[[Any], dict[str,
     """
 
     def read(array: Any) -> Callable[[Any], Any]:
+        # The shapes of `like` are objects of their own, so that `is` finds the place of this one.
         place = [leaf is array for leaf in jax.tree.leaves(like)].index(True)
         return lambda opt_state: jax.device_get(jax.tree.leaves(opt_state)[place])
 

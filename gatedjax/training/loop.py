@@ -23,7 +23,7 @@ from gatedjax.training.data import TrainData, check_batch
 from gatedjax.training.distributed import Seen, agree, gather, gather_text, is_main
 from gatedjax.training.identity import compare, flatten
 from gatedjax.training.metrics import Metrics, to_floats
-from gatedjax.training.parallel import Parallel, unpack
+from gatedjax.training.parallel import Parallel
 from gatedjax.training.progress import ProgressView, format_metrics
 from gatedjax.training.step import TrainState
 from gatedjax.training.task import Batch
@@ -169,11 +169,10 @@ class Program:
     """The functions of a run, or of L runs side by side, with a first axis L of all arrays."""
 
     like: TrainState  # shapes and dtypes
-    metrics: Metrics  # shapes and dtypes of the metrics of a step of one run
-    sums: Any  # shape and dtype of all numbers of the metrics of a step, see `pack`
+    sums: Metrics  # shapes and dtypes of the metrics of a step
     init: Callable[[], TrainState]
     # (state, sums, batch, numbers of the runs that have not ended) -> (state, sums, skipped)
-    step: Callable[..., tuple[TrainState, jax.Array, jax.Array]]
+    step: Callable[..., tuple[TrainState, Metrics, jax.Array]]
     evaluate: Callable[[TrainState], list[dict[str, float]]] | None  # the metrics of each run
     point: Callable[[TrainState], Any]  # {"params": ..., "shared": ...}, which are evaluated
     # Removes filler rows and lanes, because their number depends on the devices.
@@ -230,7 +229,9 @@ class Run:
         self.queue: collections.deque[Any] = collections.deque()
         self.shapes: set[Any] = set()
         self.reached: Any = False
-        self._zeros = jax.jit(lambda: jnp.zeros_like(program.sums), out_shardings=parallel.whole)
+        zeros = lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), program.sums)  # noqa: E731
+        # A compiled function makes them faster than a transfer of each.
+        self._zeros = jax.jit(zeros, out_shardings=parallel.whole)
         self.seen, self.compared = Seen(), 0  # the batches since the processes compared them
         self.begin_interval()
 
@@ -302,7 +303,7 @@ class Run:
                 run.finished = None if run.finished == "done" else run.finished
                 run.decide(self.step, self.step >= config.num_steps, config)
             self.fresh, self.compared = False, self.step
-        self.skipped = self.read_sums()["skipped"].total
+        self.skipped = np.asarray(self.sums["skipped"].total)
         if not self.over:
             self.view = ProgressView(config.num_steps, self.step, config.progress and self.reports)
         if restored is not None and self.reports:
@@ -335,7 +336,7 @@ class Run:
         best = jax.eval_shape(program.point, program.like)
         trees = {"state": program.like, "best": best, "sums": program.sums}
         shardings = {name: parallel.shardings(trees[name]) for name in ("state", "best")}
-        shardings["sums"] = parallel.whole
+        shardings["sums"] = jax.tree.map(lambda _: parallel.whole, program.sums)
         cut = jax.eval_shape(program.cut, trees)
 
         def place(full: Any, shape: Any, sharding: Any) -> Any:
@@ -498,11 +499,9 @@ class Run:
             lines[number] |= rates_of_run | speeds
             self.write(number, {"split": "train", "step": self.step, **lines[number]})
         first = lines[running[0]]
-        self.view.log(
-            self.step, {k: sum(lines[i][k] for i in running) / len(running) for k in first}
-        )
+        self.view.log(self.step, {k: float(np.mean([lines[i][k] for i in running])) for k in first})
         self.sums = self._zeros()
-        self.skipped = 0 * self.skipped
+        self.skipped = np.zeros_like(self.skipped)
         self.begin_interval()
 
     def _refuse_unreached(self, counts: Any) -> None:
@@ -521,15 +520,11 @@ class Run:
                 f"of the task: frozen = ({never[0]!r},)"
             )
 
-    def read_sums(self) -> Metrics:
-        """Returns the sums of the metrics since the last line, as NumPy arrays."""
-        return unpack(jax.device_get(self.sums), self.program.metrics)
-
     def report_skipped(self) -> Metrics:
         """Writes a line for each skipped update, refuses too many in a row; returns the sums."""
         queue, self.queue = self.queue, collections.deque()
-        sums = self.read_sums()
-        before, self.skipped = self.skipped, sums["skipped"].total
+        sums = jax.device_get(self.sums)
+        before, self.skipped = self.skipped, np.asarray(sums["skipped"].total)
         if np.array_equal(before, self.skipped):  # the common case, without a transfer per step
             for number in self.running() if queue else ():
                 self.records[number].skipped_in_a_row = 0

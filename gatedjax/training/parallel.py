@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.experimental import multihost_utils
@@ -104,6 +103,7 @@ class Parallel:
         self.several = any(d.process_index != jax.process_index() for d in devices)
         self._axes = axes
         self._programs: collections.OrderedDict[Any, Any] = collections.OrderedDict()
+        self._last: Any = None  # (task, tx, step) of `metrics_of`
 
     def shardings(self, tree: Any) -> Any:
         """Returns the sharding of each array of `tree`, a train state or parameters.
@@ -172,16 +172,17 @@ class Parallel:
 
     def train_step(
         self, task: Trainable, tx: optax.GradientTransformation, like: TrainState
-    ) -> Callable[..., tuple[TrainState, Any, jax.Array]]:
+    ) -> Callable[..., tuple[TrainState, Metrics, jax.Array]]:
         """Compiles the training step, which also adds its metrics to sums.
 
         `like` has the shapes and dtypes of the train state. The result is a function (state, sums,
         batch, seed_key) -> (state, sums, skipped) of arrays on the devices. State and sums are
-        donated; skipped is 1.0 for an update that was skipped. For sums None, metrics are returned.
+        donated; skipped is 1.0 for an update that was skipped.
         """
-        options: dict[str, Any] = {"accumulate": self.accumulate, "reach": True}
         if self.kind == "pmap":
-            step = make_train_step(task, tx, axis_name="data", **options)
+            step = make_train_step(
+                task, tx, axis_name="data", accumulate=self.accumulate, reach=True
+            )
             # Only rows have an axis over the devices; the rest of the state is a copy on each.
             none: Any = None
             axes = TrainState(none, none, none, Carried(rows=0))
@@ -190,29 +191,47 @@ class Parallel:
             )
             add = jax.jit(add_metrics)
 
-            def run(state: TrainState, sums: Any, batch: Batch, key: jax.Array) -> Any:
+            def run(state: TrainState, sums: Metrics, batch: Batch, key: jax.Array) -> Any:
                 state = with_rows(state, self._fold)
                 state, metrics = mapped(state, self._fold(batch), key)
                 return with_rows(state, _unfold), *add(sums, metrics)
 
             return run
-        if isinstance(like, TrainState) and self.rule is not None:
-            options["gather"] = functools.partial(self._gather, self.shardings(like.params))
         outputs = self.shardings(like), self.whole, self.whole
+        step = self._traced(task, tx, like)
+        self._last = None  # a later run may have changed the task
 
         def compile_step() -> Callable[..., Any]:
-            # The program without sums and the program with sums share this trace of the loss.
-            step = jax.jit(make_train_step(task, tx, **options), inline=True)
-
-            def step_and_add(state: TrainState, sums: Any, batch: Batch, key: jax.Array) -> Any:
+            def step_and_add(state: TrainState, sums: Metrics, batch: Batch, key: jax.Array) -> Any:
                 state, metrics = step(state, batch, key)
                 return state, *add_metrics(sums, metrics)
 
             return jax.jit(step_and_add, donate_argnums=(0, 1), out_shardings=outputs)
 
-        if not is_constant(task):  # it might be changed between two runs
+        if not is_constant(task):
             return compile_step()
         return self._keep(("step", task, tx, str(outputs[0])), compile_step)
+
+    def metrics_of(
+        self, task: Trainable, tx: Any, like: TrainState, batch: Batch, key: jax.Array
+    ) -> Metrics:
+        """Returns shapes and dtypes of the metrics of a step, whose loss checks its results. The
+        next call of `train_step` with the same task shares this trace of the loss.
+        """
+        put = jax.tree.map(lambda x, at: x.update(sharding=at), like, self.shardings(like))
+        return jax.eval_shape(self._traced(task, tx, like), put, self.put_batch(batch), key)[1]
+
+    def _traced(self, task: Trainable, tx: Any, like: TrainState) -> Callable[..., Any]:
+        """Returns the step of one program over all devices, which JAX traces once for a shape."""
+        options: dict[str, Any] = {"accumulate": self.accumulate, "reach": True}
+        if isinstance(like, TrainState) and self.rule is not None:
+            options["gather"] = functools.partial(self._gather, self.shardings(like.params))
+        make = lambda: jax.jit(make_train_step(task, tx, **options), inline=True)  # noqa: E731
+        if is_constant(task):
+            return self._keep(("traced", task, tx, str(self.shardings(like))), make)
+        if self._last is None or self._last[0] is not task or self._last[1] is not tx:
+            self._last = (task, tx, make())
+        return self._last[2]
 
     def evaluation(self, task: Any) -> Callable[..., Any]:
         """Compiles `task.evaluate` as (params, batch, carried) -> (metrics, predictions, carried).
@@ -288,21 +307,9 @@ def _unfold(tree: Any) -> Any:
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
 
 
-def pack(metrics: Metrics) -> jax.Array:
-    """Returns all numbers of metrics in a vector: an array more costs a step a microsecond."""
-    with jax.numpy_dtype_promotion("standard"):
-        return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(metrics)])
-
-
-def unpack(sums: np.ndarray, like: Metrics) -> Metrics:
-    """Returns the numbers [*L, M] of `pack` as metrics, with the shapes of `like` behind L."""
-    parts = iter(np.split(sums, np.cumsum([leaf.size for leaf in jax.tree.leaves(like)]), axis=-1))
-    return jax.tree.map(lambda leaf: next(parts).reshape(sums.shape[:-1] + leaf.shape), like)
-
-
-def add_metrics(sums: jax.Array | None, metrics: Metrics) -> tuple[Any, jax.Array]:
+def add_metrics(sums: Metrics, metrics: Metrics) -> tuple[Metrics, jax.Array]:
     """Returns the sums with the metrics added, and 1.0 if the update was skipped."""
-    return metrics if sums is None else sums + pack(metrics), metrics["skipped"].total
+    return jax.tree.map(jax.numpy.add, sums, metrics), metrics["skipped"].total
 
 
 def with_rows(state: TrainState, change: Callable[[Any], Any]) -> TrainState:

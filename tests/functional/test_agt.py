@@ -197,23 +197,6 @@ def test_scores_of_ten_thousand_give_one_hot_attention_and_finite_gradients(np_r
         assert np.all(np.isfinite(gradient))
 
 
-def test_two_thousand_words_sum_to_one(np_rng):
-    words, *weights = draw(np_rng, rows=1, words=2000)
-    selected, attention, *rest = everything(words, *weights, np.ones((1, 2000), bool))
-    np.testing.assert_allclose(np.asarray(attention, np.float64).sum(-1), 1.0, **F32)
-    assert np.all(np.isfinite(selected))
-    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(rest))
-
-
-def test_permuting_words_permutes_attention_and_nothing_else(np_rng):
-    words, *weights = draw(np_rng)
-    full, order = np.ones_like(MASK), np.array([2, 0, 3, 1])
-    selected, attention, *rest = everything(words, *weights, full)
-    again = everything(words[:, order], *weights, full)
-    np.testing.assert_allclose(again[1], attention[:, :, order], **F32)
-    chex.assert_trees_all_close((again[0], *again[2:]), (selected, *rest), **F32)
-
-
 def test_bfloat16_products_choose_the_words_that_float32_chooses(np_rng):
     shapes = [(200, 8, 16), (5, 16, 16), (5, 16)]
     words, kernels, vectors = (jnp.asarray(np_rng.normal(size=s), jnp.float32) for s in shapes)

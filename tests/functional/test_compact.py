@@ -194,12 +194,6 @@ def test_overflow_truncate_attends_to_the_first_open_tokens(capacity, params, st
     assert np.any(got.overflow > 0)
 
 
-def test_weights_sum_to_one_or_the_row_is_zero(params, states):
-    got = run(params, states, capacity=5)
-    np.testing.assert_allclose(got.weights.sum(axis=-1), OPEN.any(axis=-1), **F32)
-    np.testing.assert_array_equal(got.pooled[~OPEN.any(axis=-1)], 0.0)
-
-
 def test_only_the_slots_are_scored(params, states):
     seen = []
 

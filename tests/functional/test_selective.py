@@ -138,14 +138,6 @@ def test_everything_selected_is_standard_attention(rng):
     np.testing.assert_allclose(gated, output, **F32)
 
 
-def test_one_selected_key_has_all_the_weight_and_gets_it_whole(rng):
-    q, k, v = heads(rng)
-    gates = jax.nn.one_hot(jnp.array([2, 0, 3, 1]), N)[None, None]
-    output, weights = F.selective_attention(q, k, v, gates, hard=True)
-    np.testing.assert_allclose(weights, jnp.broadcast_to(gates, weights.shape), atol=2e-6)
-    np.testing.assert_allclose(output, v[:, :, jnp.array([2, 0, 3, 1])], rtol=1e-5, atol=1e-5)
-
-
 @pytest.mark.parametrize("hard", [False, True])
 def test_a_query_without_selected_keys_follows_the_rule(hard, rng):
     q, k, v = heads(rng)

@@ -130,13 +130,6 @@ def test_empty_rows_are_zero_with_zero_gradient(softmax):
 
 
 @SOFTMAXES
-@pytest.mark.parametrize("offset", [0.0, 1e4, -1e4])
-def test_equal_scores_share_the_weight_whatever_their_size(softmax, offset):
-    got, _ = both(softmax, np.full((4, 3), offset, np.float32))
-    np.testing.assert_allclose(got, np.full((4, 3), 1 / 3), **F32)
-
-
-@SOFTMAXES
 def test_extreme_scores_have_finite_weights_and_gradients(softmax):
     scores = np.array(
         [[1e4, 1e4, -1e4], [-1e4, -1e4, -1e4], [1e4, 0.0, -1e4], [9999.0, 1e4, 1e4]], np.float32
@@ -242,15 +235,6 @@ def test_gated_second_derivative_equals_that_of_the_formula_closed_gates_include
 
     got, want = run(scores, gates)
     chex.assert_trees_all_close(got, want, **F64)
-
-
-def test_hard_gates_equal_the_softmax_over_the_open_set(np_rng):
-    scores = np_rng.normal(size=(4, T)).astype(np.float32)
-    is_open = np.array([True, False, False, True, True, False])
-    gates = np.broadcast_to(is_open.astype(np.float32), scores.shape)
-    got = solved(gated_softmax, (scores, gates), np.ones_like(MASK))[0]
-    np.testing.assert_allclose(got[:, is_open], plain_rows(scores[:, is_open]), **F32)
-    np.testing.assert_array_equal(got[:, ~is_open], 0.0)
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e4])

@@ -53,6 +53,8 @@ def test_every_name_makes_its_own_estimator():
     assert made["disarm"] == gates.DisARM()
     assert made["leave_one_out"] == gates.LeaveOneOut(3)
     assert made["rebar"] == gates.Rebar(tau=0.7)
+    with pytest.raises(ValueError, match=r"estimator must be one of 'soft_gumbel', .*got 'relax'"):
+        create_estimator("relax")
 
 
 @functools.cache

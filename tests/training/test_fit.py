@@ -338,6 +338,18 @@ def test_what_is_not_finite_is_skipped_counted_and_named(place, tmp_path):
     assert None not in [line["loss"] for line in trained]
 
 
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_metrics_of_other_names_in_a_later_batch_are_refused(seeds):
+    class Named(Tiny):
+        def loss(self, params, batch, rngs):
+            metrics = super().loss(params, batch, rngs)
+            return metrics | {"short" if len(batch["x"]) == 4 else "long": metrics["loss"]}
+
+    shorter = lambda step, batch: {k: x[:4] for k, x in batch.items()} if step == 2 else {}  # noqa: E731
+    with pytest.raises(ValueError, match=r"(?s)long.*short"):
+        run(None, Named(), Changed(shorter), seeds=seeds)
+
+
 # -- parameters without a gradient -----------------------------------------------------------------
 
 

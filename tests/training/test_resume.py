@@ -20,6 +20,8 @@ from tests._programs import environment
 from tests._slow import slow_but
 from tests.training._tiny import (
     SIXTY,
+    Changed,
+    Tiny,
     assert_equal,
     assert_same_run,
     interrupt,
@@ -76,6 +78,26 @@ def test_sigterm_at_any_moment_leaves_a_whole_checkpoint(where, steps, whole, tm
     assert saved(tmp_path)[-1] == first.steps
     assert_same_run(run(tmp_path), whole[1])
     assert lines(tmp_path) == lines(whole[0])
+
+
+class Interrupted(Tiny):
+    """SIGTERM while a step for four rows is traced."""
+
+    sent = False
+
+    def loss(self, params, batch, rngs):
+        if len(batch["x"]) == 4 and not self.sent:
+            self.sent = True
+            signal.raise_signal(signal.SIGTERM)
+        return super().loss(params, batch, rngs)
+
+
+def test_sigterm_while_a_step_is_traced_leaves_a_whole_checkpoint(tmp_path):
+    shorter = lambda step, batch: {k: x[:4] for k, x in batch.items()} if step == 2 else {}  # noqa: E731
+    whole = run(tmp_path / "whole", train=Changed(shorter))
+    first = run(tmp_path / "cut", Interrupted(), Changed(shorter))
+    assert (first.stopped, first.steps, saved(tmp_path / "cut")) == ("signal", 3, [3])
+    assert_same_run(run(tmp_path / "cut", train=Changed(shorter)), whole)
 
 
 def early(workdir, hook=None, **more):
