@@ -198,9 +198,6 @@ class _Places(Places):
                     return folder, looked_for
         return None, looked_for
 
-    def prepared_name(self, part: str, file: str) -> str:
-        return FILES[part][0]
-
 
 def count_skipped(rows: FileRows, options: SetOptions) -> dict[str, int]:
     """Counts the sentences without a predicate, which give no example: reason -> count."""
