@@ -68,7 +68,7 @@ def test_characters_are_read_both_ways_from_their_ends(rng):
     wide[1, 1:] = 4
     short = np.minimum(LENGTHS, 4)  # a length beyond the axis is cut
 
-    # arguments of the program, because known lengths beyond the axis are refused
+    # the lengths are arguments: known ones beyond the axis are refused, and traced ones are cut
     @jax.jit
     def run(params, lengths):
         def apply(params, characters, lengths):
