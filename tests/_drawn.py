@@ -13,6 +13,7 @@ def drawn(
     std: float = 0.5,
     dtype: Any = None,
     rng: np.random.Generator | int = 1,
+    scales: float = 0.0,
 ) -> Any:
     """Normal numbers in the shapes of init(key, *inputs); no bias is 0.
 
@@ -22,7 +23,13 @@ def drawn(
       std: their standard deviation.
       dtype: another one than that of the parameters.
       rng: a generator, or the seed of one.
+      scales: the mean of the scales of layer norms.
     """
     rng = np.random.default_rng(rng)
     shapes = jax.eval_shape(init, jax.random.key(0), *inputs)
-    return jax.tree.map(lambda s: (std * rng.normal(size=s.shape)).astype(dtype or s.dtype), shapes)
+
+    def leaf(path: Any, s: Any) -> np.ndarray:
+        mean = scales if "'scale'" in str(path) else 0.0
+        return (mean + std * rng.normal(size=s.shape)).astype(dtype or s.dtype)
+
+    return jax.tree.map_with_path(leaf, shapes)

@@ -50,7 +50,7 @@ USES = {
 """The rooms that a room imports; the names without `experiments` are packages of gatedjax."""
 
 CEILINGS = {"text": 12_720, "lexicon": 3_030, "explore": 2_670, "_commands": 2_950} | {
-    "data": 7_535,
+    "data": 7_560,
     "export": 1_730,
     "_utils": 1_925,
     "training": 4_485,
@@ -59,8 +59,8 @@ CEILINGS = {"text": 12_720, "lexicon": 3_030, "explore": 2_670, "_commands": 2_9
     "analysis": 5_300,
     "functional": 6_885,
     "nn": 2_770,
-    "nnx": 680,
-    "../experiments": 19_350,
+    "nnx": 695,
+    "../experiments": 19_345,
 }
 """Most lines of the modules of a room. A ceiling falls with its room. It rises only by the lines of
 something that users can name: an estimator, a cell, a data set, a paper, an option."""

@@ -677,13 +677,12 @@ def task_cases(claim: str, store: Store) -> Iterator[Case]:
 def probe_pair(data: str) -> tuple[float, float]:
     """Returns the paper's results on a probe without and with a selector in layer 1, in percent:
     accuracy, of both positions of moved words, or F1 over all classes."""
-    probes = {
+    return {
         "bshift": reported.BSHIFT[:2],
         "tree_depth": reported.TREE_DEPTH_ALL,
         "top_const": reported.TOP_CONST_ALL,
         **dict.fromkeys((*REORDERED, CITED_ON), (reported.WRD[0][2], reported.WRD[1][2])),
-    }
-    return probes[data]
+    }[data]
 
 
 def floor(store: Store, data: str) -> tuple[float, float | None]:

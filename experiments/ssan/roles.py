@@ -51,10 +51,8 @@ def role_counts(gold: Sequence[str], predicted: Sequence[str]) -> RoleCounts:
     and they score the predicate. Returns the counts of matched, predicted and gold arguments.
     Raises ValueError if the numbers of labels differ."""
     if len(gold) != len(predicted):
-        raise ValueError(
-            "gold and predicted must have the same number of labels, got "
-            f"{len(gold)} and {len(predicted)}"
-        )
+        numbers = f"{len(gold)} and {len(predicted)}"
+        raise ValueError(f"gold and predicted must have the same number of labels, got {numbers}")
     # An argument is a role with all of its spans. A continuation with a wrong word makes the whole
     # argument wrong, as in the scorer of the shared task.
     theirs, ours = arguments(gold), arguments(predicted)

@@ -31,11 +31,9 @@ def spell(token: str) -> list[str]:
     Returns:
       The n-grams by size, with repetitions.
     """
-    letters = token[:_SPELLED]
     # No character of these scripts is ASCII, and this test is faster.
     is_word = token.isascii() or not is_spaceless(token)
-    if is_word:
-        letters = f" {letters} "
+    letters = f" {token[:_SPELLED]} " if is_word else token[:_SPELLED]
     ngrams = [letters[i : i + n] for n in _SIZES for i in range(len(letters) - n + 1)]
     # The spaces at the ends of a word are the first and the last n-gram of one character.
     return [*ngrams[1 : len(letters) - 1], *ngrams[len(letters) :]] if is_word else ngrams

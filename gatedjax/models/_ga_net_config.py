@@ -96,8 +96,8 @@ class GateConfig:
         Its name is `estimation`. temperature is tau, a float or a traced scalar, for an estimator
         that has a temperature; the remaining estimators ignore it.
         """
-        name = self.estimator or "soft_gumbel"
-        return create_estimator(name, temperature=temperature, draws=self.estimator_draws)
+        draws = self.estimator_draws
+        return create_estimator(self.estimation, temperature=temperature, draws=draws)
 
 
 @document_fields

@@ -87,7 +87,7 @@ class Module(nnx.Module):
         if of is None:
             return
         cls._linen = of
-        cls.__signature__ = signature_of(of, arguments.split(), cls._widths)  # type: ignore[attr-defined]
+        cls.__signature__ = _signature(of, arguments.split(), cls._widths)  # type: ignore[attr-defined]
         cls.__doc__ = _doc(cls, of)
         for name in ("__call__", *methods.split()):
             setattr(cls, name, _forwarded(getattr(of, name)))
@@ -136,7 +136,7 @@ class Module(nnx.Module):
         return self._apply(*args, deterministic=deterministic, rngs=rngs, **options)
 
 
-def signature_of(
+def _signature(
     of: type[linen.Module], arguments: Sequence[str], widths: dict[str, Any]
 ) -> inspect.Signature:
     """Returns the signature of a twin: `arguments`, then widths and fields by keyword, and rngs."""

@@ -23,7 +23,7 @@ from gatedjax.nn._recurrent import (
     run_layers,
     unroll_cell,
 )
-from gatedjax.nnx._base import Module, check_streams, example_inputs, signature_of
+from gatedjax.nnx._base import Module, check_streams, example_inputs
 
 
 class _Layers(Module):
@@ -171,28 +171,45 @@ class Recurrent(nnx.Module):
       ValueError: also for a cell without `initialize_carry` in several layers.
     """
 
-    __signature__ = signature_of(gnn.Recurrent, ("cell", "in_features"), Module._widths)
-
     def __init__(
-        self, cell: Callable[..., Any], in_features: int, *, rngs: nnx.Rngs, **options: Any
+        self,
+        cell: Callable[..., Any],
+        in_features: int,
+        *,
+        num_layers: int = 1,
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        time_major: bool = False,
+        return_carry: bool = True,
+        implementation: F.RecurrenceImplementation = "auto",
+        rngs: nnx.Rngs,
     ) -> None:
-        self.__signature__.bind(cell, in_features, rngs=rngs, **options)
         check_size(in_features=in_features)
-        stack = gnn.Recurrent(None, **options, parent=None)
-        check_fields(stack)
-        self._is_noisy = stack.dropout > 0 or stack.recurrent_dropout > 0
-        streams = ("dropout",) if self._is_noisy else ()
+        options = gnn.Recurrent(
+            None,
+            num_layers,
+            bidirectional,
+            dropout,
+            recurrent_dropout,
+            time_major,
+            return_carry,
+            implementation,
+            parent=None,
+        )
+        check_fields(options)
+        is_noisy = dropout > 0 or recurrent_dropout > 0
+        streams = ("dropout",) if is_noisy else ()
         check_streams(rngs, streams)
-        self._options, self.deterministic = stack, False
+        self._options, self._is_noisy, self.deterministic = options, is_noisy, False
         self.rngs = nnx.Rngs(**{name: rngs[name]() for name in streams})
         width = in_features
-        for index in range(stack.num_layers):
-            names = DIRECTIONS[: 1 + stack.bidirectional]
-            cells = {name: cell(width, rngs=rngs) for name in names}
-            if stack.recurrent_dropout > 0:
-                check_recurrent_dropout(cells["forward"], stack.recurrent_dropout)
+        for index in range(num_layers):
+            cells = {name: cell(width, rngs=rngs) for name in DIRECTIONS[: 1 + bidirectional]}
+            if recurrent_dropout > 0:
+                check_recurrent_dropout(cells["forward"], recurrent_dropout)
             setattr(self, f"layer_{index}", _Layer(cells))
-            if index + 1 < stack.num_layers:
+            if index + 1 < num_layers:
                 width = _output_width(cells["forward"], width) * len(cells)
 
     def __call__(

@@ -242,14 +242,14 @@ class Texts:
             )
         # Patterns are split after LOWER words, so a shorter text is padded to as many.
         width = max(int(lengths[rows].max()), LOWER)
-        shown = np.zeros((len(rows), width), np.int32)
+        shown = np.zeros((len(rows), width), tokens.dtype)
         common = min(width, tokens.shape[1])
         shown[:, :common] = tokens[rows, :common]
         # The noise of a text depends on its id only, so that a text has the same draws whatever
         # texts are left out.
         ids = batch.get("example_id", np.arange(len(tokens)))
         columns = {"lengths": lengths, "label": batch["label"], "example_id": ids}
-        arrays = {name: np.asarray(x)[rows].astype(np.int32) for name, x in columns.items()}
+        arrays = {name: np.asarray(x)[rows] for name, x in columns.items()}
         return cls(rows, int(np.sum(counts & (lengths > longest))), {"tokens": shown, **arrays})
 
     def select(self, indices: np.ndarray) -> "Texts":
@@ -265,7 +265,8 @@ class Texts:
             real = int(np.sum(indices < len(self.rows)))
             # Copies of the last text fill up the last batch, so that all batches share a program.
             indices = np.minimum(indices, len(self.rows) - 1)
-            yield real, {name: array[indices] for name, array in self.arrays.items()}
+            arrays = self.arrays.items()
+            yield real, {name: array[indices].astype(np.int32) for name, array in arrays}
 
 
 def compute_truths(
@@ -490,7 +491,7 @@ def measure(
         def sample(i: int, estimator: Estimator = estimator) -> _report.Sample:
             n, text_encoded = int(lengths[i]), encoded[i]
             logits = jnp.asarray(text_encoded.gate_logits[0], jnp.float32)
-            args = (params, text_encoded, labels[i])
+            args = (params, text_encoded, np.int32(labels[i]))
             estimates = _report.estimate_gradients(
                 loss, estimator, logits, keys[i], args, text_encoded.mask[0]
             )

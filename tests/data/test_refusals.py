@@ -98,6 +98,7 @@ TABLE = {
     ],
     "Batches": [
         (batches(batch_size=0), "batch_size|1|0"),
+        (batches(batch_size=None), "batch_size|1"),
         (batches(bucket_edges=(2,)), "bucket_edges|2|3"),
         (batches(bucket_edges=(9, 5, 20)), "bucket_edges|(9, 5, 20)"),
         (batches(bucket_edges=()), "bucket_edges|()"),
@@ -167,7 +168,7 @@ TABLE = {
         (load("sst1_phrase"), "'sst1_phrase'|'sst1_phrases'"),
         (load("trec", level="train_phrase"), "'trec'|'level'"),
         (load("imdb", level="phrase"), "'imdb_reviews'|'level'"),
-        (load("senteval_probing"), "task|'senteval_probing'"),
+        (load("senteval_probing"), "task|'senteval_probing'|'senteval_bigram_shift'"),
         (load("senteval_probing", task="bshift"), "'bshift'|bigram_shift"),
         *(
             (load(name, held_out=0.2), "held_out|None")
@@ -180,6 +181,20 @@ TABLE = {
 def raw(name, split="train", **options):
     """Reads a set from a folder without its files."""
     return lambda folder: data.load(name, split, manual_dir=folder, **options)
+
+
+def broken(name, file, content):
+    """Reads a set of which a file has other content."""
+
+    def call(folder):
+        (folder / "train-labels-idx1-ubyte").write_bytes(b"")
+        (folder / file).write_bytes(content)
+        data.load(name, "train", manual_dir=folder)
+
+    return call
+
+
+CUT = gzip.compress(bytes(2000))[:-9]
 
 
 def vocabulary(text):
@@ -207,7 +222,14 @@ def headed(text):
 
 
 FILES = {
+    "damaged": [
+        (broken("cnn_cloze", "cnn.tgz", CUT), "cnn.tgz|damaged"),
+        (broken("ptb", "simple-examples.tgz", CUT), "simple-examples.tgz|damaged"),
+        (broken("mnist", "train-images-idx3-ubyte.gz", CUT), "train-images-idx3-ubyte.gz|damaged"),
+        (broken("cbt_ne", "cbtest_NE_train.txt", b"1 x\n2 y\n"), "'cbt_ne'|no usable line|21"),
+    ],
     "missing": [
+        (raw("ptb"), "ptb.train.txt|simple-examples.tgz", MISSING),
         (raw("trec"), "train_5500.label|manual_dir|cogcomp", MISSING),
         (raw("imdb"), "aclImdb_v1.tar.gz|stanford", MISSING),
         (raw("cbt_cn"), "cbtest_CN_train.txt|thespermwhale", MISSING),

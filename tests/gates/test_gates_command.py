@@ -277,3 +277,14 @@ def test_without_matplotlib_there_is_no_figure(tmp_path, monkeypatch, capsys):
     assert report("--toy", "--draws", "4", "--out", tmp_path) == 0
     assert "no figure: plots need matplotlib" in capsys.readouterr().out
     assert [path.name for path in tmp_path.iterdir()] == NAMES[:1]
+
+
+def test_help_is_short(capsys):
+    with pytest.raises(SystemExit) as stop:
+        report("--help")
+    text = capsys.readouterr().out
+    assert stop.value.code == 0
+    assert len(text.splitlines()) < 60
+    assert "--workdir" in text
+    assert main(["--help"]) == 0
+    assert "gates" in capsys.readouterr().out

@@ -255,3 +255,29 @@ def test_given_gates_are_checked_at_the_door(soft, np_rng):
         (np.zeros(shape, np.int32), "gates.logarithms|floating point|int32", TypeError),
     ):
         refused(functools.partial(run, logarithms, method=attend), parts, error)
+
+
+def test_filler_rows_change_no_metric_of_evaluation(np_rng):
+    """Two parts that are filled up add to the whole, totals and counts alike."""
+    task = make_task()
+    batch = make_batch(np_rng)
+    params = draw(task)
+    filler = {name: np.zeros_like(value) for name, value in batch.items()}
+    filler["example_id"] -= 1
+
+    def filled(real):
+        real = np.array(real)
+        return {
+            name: np.where(real if value.ndim == 1 else real[:, None], value, filler[name])
+            for name, value in batch.items()
+        }
+
+    whole, first, second = (
+        evaluate(task, params, part)[0]
+        for part in (batch, filled([True, True, False]), filled([False, False, True]))
+    )
+    for name, ratio in whole.items():
+        added = first[name] + second[name]
+        np.testing.assert_allclose(added.total, ratio.total, err_msg=name, **F32)
+        np.testing.assert_allclose(added.count, ratio.count, err_msg=name, **F32)
+    assert whole["loss"].count == 3 * first["loss"].count / 2

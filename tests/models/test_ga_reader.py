@@ -6,10 +6,11 @@ import re
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask
-from gatedjax.training import evaluate, make_parallel
+from gatedjax.training import TrainConfig, evaluate, fit, make_parallel
 from tests._drawn import drawn
 from tests._grouped import grouped
 from tests._slow import slow_but
@@ -422,3 +423,79 @@ def test_evaluation_reports_every_example(np_rng):
     assert metrics["unanswerable"] == 0
     for name in ("example_id", "label", "weight"):
         np.testing.assert_array_equal(rows[name], batch[name])
+
+
+@pytest.mark.parametrize(
+    "config", [{"hops": 3, "char_dim": 2, "feature": True}, {"gating": "none"}], ids=name_of
+)
+def test_without_dropout_training_and_evaluation_run_the_same_program(config, np_rng):
+    batch, tasks = make_batch(np_rng), [make_task(dropout=rate, **config) for rate in (0.0, 0.3)]
+    params = draw(tasks[0], batch)
+    for task, same in zip(tasks, (True, False), strict=True):
+        runs = [
+            functools.partial(
+                task.model.apply, train=train, rngs={"dropout": jax.random.key(3)} if train else {}
+            )
+            for train in (False, True)
+        ]
+        one, other = (program(run, {"params": params}, batch) for run in runs)
+        assert (one == other) == same
+
+
+def widened(batch):
+    """The same examples with more padding, on which anything may stand."""
+    more = {"document": (2, 9), "query": (1, 8), "document_words": (2, 1), "query_words": (1, 1)}
+    batch = dict(batch)
+    for name, (columns, fill) in more.items():
+        batch[name] = np.pad(batch[name], ((0, 0), (0, columns)), constant_values=fill)
+    batch["occurrence"] = np.pad(
+        batch["occurrence"], ((0, 0), (0, 2), (0, 1)), constant_values=True
+    )
+    batch["candidate_mask"] = np.pad(batch["candidate_mask"], ((0, 0), (0, 1)))
+    batch["word_characters"] = np.pad(batch["word_characters"], ((0, 0), (0, 3), (0, 2)))
+    batch["word_lengths"] = np.pad(batch["word_lengths"], ((0, 0), (0, 3)))
+    return batch
+
+
+def test_nothing_looks_at_padding(np_rng):
+    """That training with dropout does not is a matter of test_every_task."""
+    task = make_task(char_dim=2, feature=True)
+    batch = make_batch(np_rng)
+    params = draw(task, batch)
+    base, padded = (apply(task.model, params, b) for b in (batch, widened(batch)))
+    np.testing.assert_allclose(padded.logits[:, :3], base.logits, **F32)
+    assert np.isneginf(padded.logits[:, 3]).all()
+    np.testing.assert_allclose(padded.attention[0][:, :7, :5], base.attention[0], **F32)
+    np.testing.assert_array_equal(padded.attention[0][..., 5:], 0.0)
+    np.testing.assert_allclose(padded.document_attention[:, :7], base.document_attention, **F32)
+    np.testing.assert_array_equal(padded.document_attention[:, 7:], 0.0)
+
+
+def two_steps(parallel):
+    """Parameters after two steps."""
+    task = make_task(char_dim=2, feature=True, hops=1)
+    batch = make_batch(np.random.default_rng(0), listed=True)
+    config = TrainConfig(num_steps=2, accumulate=parallel.accumulate, progress=False)
+    # Adam would turn the rounding of a gradient near 0 into a whole step.
+    options = {"parallel": parallel, "optimizer": optax.sgd(0.1)}
+    return fit(task, [batch] * 2, None, config, params=draw(task, batch), **options).state.params
+
+
+@pytest.mark.slow
+def test_devices_and_parts_train_as_one():
+    """Three rows on two devices, with filler rows; the tables of characters belong to the rows."""
+    found = two_steps(make_parallel("sharding", jax.devices()[:2], accumulate=2))
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6)
+    jax.tree.map(close, two_steps(make_parallel("single")), found)
+
+
+@pytest.mark.slow
+def test_the_step_clip_bounds_what_a_step_passes_on(np_rng):
+    batch = make_batch(np_rng)
+    loose, tight = make_task(dropout=0.0), make_task(dropout=0.0, step_clip=1e-3)
+    params = draw(loose, batch)
+    (_, plain), (_, bounded) = (loss_and_gradient(task, params, batch) for task in (loose, tight))
+    bias = bounded["hop_1"]["document"]["layer_0"]["forward"]["bias"]
+    # 3 examples of at most 6 steps
+    assert 0 < np.abs(bias).max() <= 18e-3
+    assert np.abs(plain["hop_1"]["document"]["layer_0"]["forward"]["bias"]).max() > 18e-3

@@ -302,3 +302,19 @@ def test_a_named_estimator_trains_pairs_or_is_refused():
         estimator = create_estimator(name)
         trains = isinstance(estimator, Pathwise | MultiPass | Reinforce)
         assert trains or name in NOT_OF_PAIRS, name
+
+
+def test_the_temperature_of_inference_between_sentences_falls_with_the_steps():
+    moving = nli(
+        estimator="soft_gumbel", temperature=2.0, final_temperature=0.5, temperature_steps=10
+    )
+    params = parameters(moving)
+    run = in_numpy(lambda t, p, rows: t.model.apply({"params": p}, rows, train=True, rngs=RNGS))
+    for step, tau in ((5, 1.0), (99, 0.5)):
+        at = run(moving, params, batch() | {"step": np.full(2, step, np.int32)})
+        fixed = run(nli(estimator="soft_gumbel", temperature=tau), params, batch())
+        np.testing.assert_allclose(at.premise.gates, fixed.premise.gates, rtol=2e-6)
+        np.testing.assert_allclose(at.hypothesis.gates, fixed.hypothesis.gates, rtol=2e-6)
+    with pytest.raises(ValueError, match="batch must have step"):
+        jax.eval_shape(lambda p: total_loss(moving, p, batch(), RNGS), params)
+    jax.eval_shape(lambda p: moving.evaluate(p, batch()), params)

@@ -14,6 +14,7 @@ from gatedjax.models import (
     translate,
 )
 from gatedjax.models.transformer.decoder import smoothed_cross_entropy
+from tests._drawn import drawn
 from tests._grouped import grouped
 from tests._slow import slow_but
 from tests.models._passes import apply, in_numpy
@@ -28,14 +29,14 @@ def config(**options):
     return grouped(SSANTranslatorConfig, **{**small, **options})
 
 
-def batch_of(np_rng, lengths, target_lengths, width=0):
+def batch_of(np_rng, lengths, target_lengths):
     """Random sentences that end with the stop token."""
     batch = {}
     for name, sizes, length in (
         ("tokens", lengths, "lengths"),
         ("targets", target_lengths, "target_lengths"),
     ):
-        cells = np.zeros((len(sizes), max(*sizes, 1) + width), np.int32)
+        cells = np.zeros((len(sizes), max(*sizes, 1)), np.int32)
         for row, size in zip(cells, sizes, strict=True):
             if size:
                 row[:size] = [*np_rng.integers(4, V, size - 1), 3]
@@ -53,14 +54,7 @@ def trained(**options):
     """A model with parameters that are not those of the beginning (biases 0)."""
     model = SSANTranslator(config(**dict(options)), V)
     batch = batch_of(np.random.default_rng(1), [4, 3], [3, 4])
-    shapes = jax.eval_shape(SSANTranslationTask(model).init, jax.random.key(0), batch)
-    draw = np.random.default_rng(5).normal
-
-    def leaf(path, s):
-        around = 1.0 if "scale" in str(path) else 0.0
-        return (around + draw(size=s.shape, scale=0.25)).astype(s.dtype)
-
-    return model, jax.tree.map_with_path(leaf, shapes)
+    return model, drawn(SSANTranslationTask(model).init, batch, std=0.25, rng=5, scales=1.0)
 
 
 VARIANTS = [
@@ -175,3 +169,17 @@ def test_a_text_beyond_the_position_table_is_refused(np_rng):
         jax.eval_shape(model.apply, variables, batch_of(np_rng, [3], [21]))
     with pytest.raises(ValueError, match="size must be at most 20, got 23"):
         search(model, params, batch_of(np_rng, [3], [3]), extra=20)
+
+
+def test_the_selector_is_in_the_chosen_encoder_layers_only():
+    shapes = {}
+    for layers in ((0,), (1,), (1, 2)):
+        model = SSANTranslator(config(num_layers=2, select_layers=layers), V)
+        batch = batch_of(np.random.default_rng(1), [4, 3], [3, 4])
+        params = jax.eval_shape(lambda m=model, b=batch: m.init(jax.random.key(0), b))["params"]
+        shapes[layers] = sum(x.size for x in jax.tree.leaves(params))
+        decoder = [params[name] for name in params if name.startswith("decoder")]
+        assert "selector" not in str(jax.tree.structure(decoder))
+    extra = 2 * (16 * 16 + 16)
+    assert shapes[1,] - shapes[0,] == extra
+    assert shapes[1, 2] - shapes[0,] == 2 * extra

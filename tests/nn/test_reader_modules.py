@@ -68,8 +68,9 @@ def test_characters_are_read_both_ways_from_their_ends(rng):
     wide[1, 1:] = 4
     short = np.minimum(LENGTHS, 4)  # a length beyond the axis is cut
 
+    # the lengths are arguments: known ones beyond the axis are refused, and traced ones are cut
     @jax.jit
-    def run(params):
+    def run(params, lengths):
         def apply(params, characters, lengths):
             return module.apply({"params": params}, characters, lengths)
 
@@ -78,10 +79,10 @@ def test_characters_are_read_both_ways_from_their_ends(rng):
         dense = params["projection"]
         want = jnp.concatenate([ahead, back], -1) @ dense["kernel"] + dense["bias"][None]
         again = apply(params, wide.reshape(2, 2, 7), short.reshape(2, 2)).reshape(4, 6)
-        empty = jax.grad(lambda p: jnp.sum(apply(p, CHARACTERS, LENGTHS * 0)))(params)
-        return apply(params, CHARACTERS, LENGTHS), want, again, empty
+        empty = jax.grad(lambda p: jnp.sum(apply(p, CHARACTERS, lengths * 0)))(params)
+        return apply(params, CHARACTERS, lengths), want, again, empty
 
-    words, want, again, gradient = jax.tree.map(np.asarray, run(params))
+    words, want, again, gradient = jax.tree.map(np.asarray, run(params, LENGTHS))
     np.testing.assert_allclose(words, np.where(LENGTHS[:, None] > 0, want, 0), **F32)
     np.testing.assert_allclose(again, words, **F32)
     assert all((g == 0).all() for g in jax.tree.leaves(gradient))

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -297,6 +298,22 @@ def test_ctrl_c_during_prediction_leaves_nothing(here, tmp_path, monkeypatch, ca
     assert names(tmp_path) == []
 
 
+def test_prediction_starts_soon_and_a_reader_that_goes_away_is_no_error(here, tmp_path):
+    path = tmp_path / "in.txt"
+    path.write_text("dull film\n" * 20_000)
+    began = time.monotonic()
+    line = f"{sys.executable} -m gatedjax predict model --file {path} | head -n 1"
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=here, env=environment(), capture_output=True, text=True,
+        timeout=200, check=False,
+    )  # fmt: skip
+    (line,) = jsonl(done.stdout)
+    assert line["label"] in ("bad", "good")
+    assert done.stderr == ""
+    # four seconds are wanted of a machine that does nothing else
+    assert time.monotonic() - began < 60
+
+
 def test_evaluation_has_everything(here, tmp_path, capsys):
     bad = [("", "good"), ("\x01", "bad"), ("a", "")]
     path = write_csv(tmp_path / "test.csv", [*TEXTS, *bad])
@@ -446,6 +463,31 @@ def test_after_sigterm_the_same_command_continues_with_the_same_bits(here, tmp_p
     assert f"{tmp_path}/m exists: --overwrite" in refused(args, capsys)
     assert main([*args, "--overwrite"]) == 0  # nothing is left to train
     same_model(tmp_path / "m", here / "model")
+
+
+KILLED = """
+import os, signal, sys
+from tests.text.test_commands import interrupted
+from gatedjax.__main__ import main
+from gatedjax._utils.cli import refusals
+from gatedjax._commands import train
+with interrupted(int(sys.argv[1]), lambda: os.kill(os.getpid(), signal.SIGKILL)):
+    main(sys.argv[2:])
+"""
+
+
+@pytest.mark.slow
+def test_after_a_kill_the_same_command_continues_with_the_same_bits(here, tmp_path):
+    args = ["train", "reviews.csv", "--out", str(tmp_path / "cut"), *FAST]
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, "5", *args], cwd=here, env=environment(),
+        capture_output=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert names(tmp_path) == ["cut.run"]
+    assert main(args) == 0
+    assert names(tmp_path) == ["cut"]
+    same_model(tmp_path / "cut", here / "model")
 
 
 class Stopped(Exception):

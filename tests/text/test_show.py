@@ -226,8 +226,8 @@ EXPLANATIONS = {
     "parts of a lexicon": sized,
 }  # fmt: skip
 # The pages of the others have the sentences and the cells of the terminal.
-PAGES = ("gates and attention", "no gates and no attention", "windows", "many words and classes",
-         "no words", "parts of a lexicon")  # fmt: skip
+PAGES = ("gates and attention", "attention alone", "no gates and no attention", "a share of pairs",
+         "windows", "many words and classes", "no words", "parts of a lexicon")  # fmt: skip
 SHOWN = Path(__file__).with_name("shown.json")
 
 

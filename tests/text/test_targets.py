@@ -316,6 +316,7 @@ def test_metrics_of_numbers_and_grades_are_those_of_libraries():
     targets, predicted = rng.normal(size=40), rng.normal(size=40)
     metrics = measure_numbers(targets, predicted)
     assert metrics["rmse"] ** 2 == pytest.approx(np.mean((targets - predicted) ** 2))
+    assert metrics["r2"] == pytest.approx(1 - metrics["rmse"] ** 2 / targets.var())
     assert metrics["spearman"] == pytest.approx(spearmanr(targets, predicted).statistic)
     constant = measure_numbers(np.ones(3), np.ones(3))
     assert (constant["r2"], constant["spearman"], constant["rmse_error"]) == (None, None, 0)

@@ -11,9 +11,11 @@ from gatedjax.text import TextClassifier
 from gatedjax.text._gated import open_own
 from gatedjax.text._options import TextOptions
 from gatedjax.text.answers._explain import explain
+from gatedjax.text.corpus._corpus import Rows
 from gatedjax.text.fit._fit import train_any
 from gatedjax.text.models._buckets import (
     pool_windows,
+    split_starts,
     split_words,
 )
 from gatedjax.text.sources._open import open_table
@@ -49,6 +51,22 @@ def test_windows_have_all_words_and_nearly_equal_lengths(length, longest):
     assert max(lengths) - min(lengths) <= 1
     assert len(lengths) == max(-(-length // longest), 1)
     assert sum(split_words(words, longest), ()) == words
+
+
+def test_rows_are_split_like_words():
+    lengths = [3, 0, 9, 4, 1]
+    rows = [np.arange(n) + 10 * i for i, n in enumerate(lengths)]
+    starts, owners = split_starts(np.cumsum([0, *lengths]), 4)
+    windows = Rows(np.concatenate(rows), starts)
+    expected = []
+    for row in rows:
+        expected += np.split(
+            row, np.cumsum([len(part) for part in split_words(tuple(row), 4)])[:-1]
+        )
+    assert len(windows) == len(expected)
+    for window, other in zip(windows, expected, strict=True):
+        np.testing.assert_array_equal(window, other)
+    assert owners.tolist() == [0, 1, 2, 2, 2, 3, 4]
 
 
 def test_the_pooled_scores_are_the_weighted_mean_of_the_logits():

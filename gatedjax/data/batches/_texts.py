@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gatedjax.data.batches._encode import Encoded
-from gatedjax.data.batches._plan import Batch
+from gatedjax.data.batches._plan import Batch, check_sizes, checked_edges
 from gatedjax.data.batches._sequences import SequenceBatches
 
 
@@ -55,6 +55,8 @@ class Batches(SequenceBatches):
         shuffle: bool = True,
         one_pass: bool = False,
     ) -> None:
+        # None is the size of batches of a number of tokens, which texts do not have.
+        check_sizes(batch_size=batch_size or 0)
         if len(encoded) == 0:
             raise ValueError("encoded must not be empty, got no texts")
         self.encoded, self.batch_size = encoded, batch_size
@@ -64,8 +66,8 @@ class Batches(SequenceBatches):
             lengths={"lengths": "tokens"},
             columns={"label": encoded.labels},
             batch_size=batch_size,
-            bucket_edges=bucket_edges,
-            max_buckets=max_buckets,
+            # Planned here, because a text of an `Encoded` has at least one token.
+            bucket_edges=checked_edges(bucket_edges, encoded.lengths, max_buckets),
             seed=seed,
             shuffle=shuffle,
             one_pass=one_pass,

@@ -78,11 +78,11 @@ def read_lines(
 ) -> FileRows:
     """Parses each line of a file; a line for which `parse` raises LineError is set aside."""
     rows, quarantine, number = [], [], 0
-    for number, found in parse_lines(path, parse, encoding):
-        if isinstance(found, LineError):
-            quarantine.append(Quarantined(str(path), number, str(found)))
+    for number, result in parse_lines(path, parse, encoding):
+        if isinstance(result, LineError):
+            quarantine.append(Quarantined(str(path), number, str(result)))
         else:
-            rows.append(FileRow(number - 1, *found))
+            rows.append(FileRow(number - 1, *result))
     return FileRows(tuple(rows), tuple(quarantine), counted=number)
 
 

@@ -1,9 +1,8 @@
 """The list of data sets, and the meaning of their names."""
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from gatedjax._utils.choices import suggestion
 from gatedjax.data.sets._declaration import DataSet, Embedded, SetOptions
@@ -44,14 +43,20 @@ def names() -> tuple[str, ...]:
       The sorted names of data sets, of aliases (other names of a set) and of families, such as
       "cbt", which stand for several sets.
     """
-    return tuple(sorted([*EMBEDDED, *SETS, *ALIASES, *FAMILIES]))
+    # A family of a builder's configurations needs its option, so that its name alone loads nothing.
+    families = [name for name, (_, sets) in FAMILIES.items() if not _has_configs(sets)]
+    return tuple(sorted([*EMBEDDED, *SETS, *ALIASES, *families]))
+
+
+def _has_configs(sets: Mapping[str, str]) -> bool:
+    return any(SETS[name].config for name in sets.values())
 
 
 def check_known(noun: str, name: object, names: Sequence[str]) -> None:
     """Raises ValueError if `name` is not in `names`; the message has the most similar name."""
     if name in names:
         return
-    hint = suggestion(name, names, cutoff=0.4) if isinstance(name, str) else ""
+    hint = suggestion(name, names, cutoff=0.4)
     raise ValueError(
         f"{noun} must be one of {', '.join(map(repr, names)) or '(none)'}, got {name!r}.{hint}"
     )
@@ -59,15 +64,21 @@ def check_known(noun: str, name: object, names: Sequence[str]) -> None:
 
 def resolve(name: str, options: SetOptions | None = None) -> tuple[DataSet | Embedded, SetOptions]:
     """Returns (declaration, value of each option) for the name of a set, alias or family."""
-    check_known("data set", name, names())
     options = dict(options or {})
     if name in FAMILIES:
         option, values = FAMILIES[name]
-        # Configurations of a builder are of equal rank, and none is the default.
         first = next(iter(values))
-        value: Any = options.pop(option, None if SETS[values[first]].config else first)
+        # Configurations of a builder are of equal rank, and none is the default.
+        if option not in options and _has_configs(values):
+            choices = ", ".join(map(repr, values))
+            raise ValueError(
+                f"{option} of {name!r} must be one of {choices}, got none: give it, or the name "
+                f"of the set, such as {values[first]!r}"
+            )
+        value = options.pop(option, first)
         check_known(f"{option} of {name!r}", value, list(values))
         name = values[value]
+    check_known("data set", name, names())
     name, preset = ALIASES.get(name, (name, {}))
     for option, value in preset.items():
         # An alias fixes the option, so another value would contradict the name.

@@ -19,11 +19,20 @@ cnn.tgz or dailymail.tgz of such a folder is read without unpacking.
 """
 
 import dataclasses
+import functools
 import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from gatedjax.data.files._lines import File, FileRows, LineError, decode, files_of, read_files
+from gatedjax.data.files._lines import (
+    File,
+    FileRows,
+    LineError,
+    decode,
+    files_of,
+    read_files,
+    stamp,
+)
 from gatedjax.data.files._paths import BOM, AnyPath, Fetch, Places
 from gatedjax.data.files._unpack import Damaged, limit, members, unpack
 from gatedjax.data.sets import _cloze
@@ -108,16 +117,19 @@ def _archive_files(path: Path, part: str) -> Iterator[File]:
         yield PurePosixPath(name).name, data
 
 
-def read_rows(path: Path, part: str) -> FileRows:
-    """Reads a part into memory, about 4 GiB for Daily Mail's training part; a row is a file."""
-    place = path.resolve()
-
+@functools.lru_cache(maxsize=1)
+def _read_part(path: Path, part: str, _stamp: tuple[int, int]) -> FileRows:
     def row(name: str, data: bytes) -> tuple[int, _cloze.Question]:
-        question = parse(_content(f"{place}/{name}", data))
+        question = parse(_content(f"{path}/{name}", data))
         return question.status, question
 
-    files = files_of(place) if place.is_dir() else _archive_files(place, part)
-    return read_files(place, files, row, noun="question", ends=(".question", ".question.gz"))
+    files = files_of(path) if path.is_dir() else _archive_files(path, part)
+    return read_files(path, files, row, noun="question", ends=(".question", ".question.gz"))
+
+
+def read_rows(path: Path, part: str) -> FileRows:
+    """Reads a part into memory, about 4 GiB for Daily Mail's training part; a row is a file."""
+    return _read_part(path.resolve(), part, stamp(path))
 
 
 def _declare(family: tuple[str, str, str], files: _Folders, description: str) -> DataSet:

@@ -126,7 +126,9 @@ class EncoderLayer(nn.Module):
         temperature: float | Array | None = None,
         dropout_bytes: LayerBytes | None = None,
     ) -> tuple[Float[Array, "B N D"], gnn.Selection]:
-        """Returns the states and the selection; dropout acts only if its bytes are given."""
+        """Returns the states and the selection. Dropout inside and behind the sublayers acts only
+        if its bytes are given; the attention draws those of its weights itself if they are missing.
+        """
         attend = gnn.SelectiveSelfAttention(
             **dict(self.attention), kernel_init=self.kernel_init, dtype=self.dtype, name="attention"
         )

@@ -31,12 +31,7 @@ def evaluate_model(model: Any, table: Table, *, max_aside: float = 1.0) -> Json:
     labels: list[int] = []
     asides = Asides(table.name)
     for rows in _prediction.chunks(table, _CHUNK):
-        records = []
-        for row in rows:
-            if isinstance(row, Aside):
-                asides.add(row)
-            else:
-                records.append((row, places.place(row.label, row.where, row.line)))
+        records = [(row, places.place(row.label, row.where, row.line)) for row in asides.sift(rows)]
         used = []
         outputs = model.read([record.inputs for record, _ in records])
         for (record, label), output in zip(records, outputs, strict=True):

@@ -192,10 +192,7 @@ def read_examples(
     texts: list[Any] = []
     labels: list[int] = []
     digests: list[int] = []
-    for row in table:
-        if isinstance(row, Aside):
-            asides.add(row)
-            continue
+    for row in asides.sift(table):
         label = cast(Label, row.label)
         if label in left_out:
             counts[label] += 1

@@ -20,7 +20,7 @@ from gatedjax.text.corpus._corpus import encode_corpus, list_single, note_joined
 from gatedjax.text.corpus._tagged import read_tagged
 from gatedjax.text.sources._conll import SentenceTable
 from gatedjax.text.sources._labels import Label
-from gatedjax.text.sources._table import Aside, Asides, Record, Table
+from gatedjax.text.sources._table import Asides, Record, Table
 from gatedjax.text.targets import TARGET_OF, WITHOUT_CLASSES
 
 _QUANTILES = {0.0: "shortest", 0.05: "5 %", 0.5: "median", 0.95: "95 %", 1.0: "longest"}
@@ -49,14 +49,13 @@ def survey_texts(
     """Reads labelled texts as a training would; "problems" are the messages that would stop it."""
     table = table.load()
     report = _count(table, task)
-    kind = task if task in TARGET_OF else "text"
     options: Json = {}
     if task in WITHOUT_CLASSES:
-        options = {"classes": (), "places": TARGET_OF[kind].make_places(None)}
+        options = {"classes": (), "places": TARGET_OF[task].make_places(None)}
     try:
         corpus, numbers = _corpus.read_training(table, lowercase=True, tokens=tokens, **options)
         counts = list(corpus.class_counts.values())
-        target = TARGET_OF[kind].of_labels(corpus.classes, counts, TextOptions(order=order))
+        target = TARGET_OF[task].of_labels(corpus.classes, counts, TextOptions(order=order))
         targets, strata = encode_corpus(corpus, target)
     except ValueError as error:
         return report | {"problems": [str(error)]}
@@ -97,12 +96,7 @@ def survey_tags(table: SentenceTable, *, max_aside: float) -> Json:
 def _count(table: Table, task: str) -> Json:
     """Returns the entries of a survey that need no usable labels."""
     asides = Asides(table.name)
-    records: list[Record] = []
-    for row in table:
-        if isinstance(row, Aside):
-            asides.add(row)
-        else:
-            records.append(row)
+    records: list[Record] = list(asides.sift(table))
     labels = [row.label if isinstance(row.label, tuple) else (row.label,) for row in records]
     # True is counted separately, because 1 equals True. The numbers 1 and 1.0 are a single class,
     # as in training.

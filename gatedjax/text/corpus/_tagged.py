@@ -9,7 +9,7 @@ from gatedjax._utils.types import Json
 from gatedjax.analysis._chunks import chunks
 from gatedjax.text.corpus._corpus import Corpus, Numbers, Rows, check_classes, order_classes
 from gatedjax.text.sources._labels import Classes, Label
-from gatedjax.text.sources._table import Aside, Asides
+from gatedjax.text.sources._table import Asides
 from gatedjax.text.targets._class import measure_predicted
 
 RULE = "the most frequent tag of each word"
@@ -29,10 +29,7 @@ def read_tagged(
     tags = Classes("tag", classes)
     asides = Asides(table.name, "sentences")
     sentences = total = 0
-    for record in table:
-        if isinstance(record, Aside):
-            asides.add(record)
-            continue
+    for record in asides.sift(table):
         sentences += 1
         total += len(record.words)
         ids = numbers.of(record.words)

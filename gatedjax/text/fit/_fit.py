@@ -2,7 +2,7 @@
 a model, compare it with simple models, and report.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +87,17 @@ def _read(
 ) -> Data:
     """Reads and splits the texts, and describes them."""
     kind, options, is_split = learner.kind, learner.options, "validation" not in sources
-    target_class = TARGET_OF.get({"pair": "text"}.get(kind, kind))
+    target_class = TARGET_OF.get(kind)
     target: Target | None = None
     reading: Json = {"max_aside": max_aside}
     if kind != "tags":
         # A model of several labels leaves out labels but no texts.
         has_rare = options.min_class > 1 and kind != _prediction.LABELS
-        rare = _corpus.find_rare_classes(sources["train"], options.min_class) if has_rare else ()
+        rare: Sequence[Label] = ()
+        if has_rare:
+            # The texts are read once, and counted in memory.
+            sources = {**sources, "train": sources["train"].load()}
+            rare = _corpus.find_rare_classes(sources["train"], options.min_class)
         reading["left_out"] = frozenset(rare)
     corpora: dict[str, _corpus.Corpus] = {}
     strata: dict[str, _corpus.Corpus] = {}

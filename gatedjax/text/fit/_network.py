@@ -251,7 +251,7 @@ class NetworkLearner(Learner):
         if share is not None:
             # The threshold is set on the validation texts, because training has not seen them.
             outputs = _read_part(model, parts["validation"], edges)
-            gates = np.concatenate([output.gates for output in outputs])
+            gates = np.concatenate([output.gates for _, output in outputs])
             params = held_at(model.params, gates, share)
             model = dataclasses.replace(model, params=params)
         model.report.update(steps=result.steps, best_step=result.best_step)
@@ -442,12 +442,14 @@ def _compare_classes(
     rival = train_rival(train.words(model.vocabulary), is_class, size=size)
     for name in filter(parts.__contains__, _CHECKED):
         part, labels = parts[name], cast(np.ndarray, documents[name].labels)
-        outputs = _read_part(model, part, edges)
-        probabilities = np.stack([output.probabilities for output in outputs])
+        probabilities = np.zeros((len(part.labels), len(model.classes)), np.float32)
+        sizes, shares = np.zeros((2, len(part.labels)))
+        for place, output in _read_part(model, part, edges):
+            probabilities[place], shares[place] = output.probabilities, output.share
+            sizes[place] = sum(map(len, output.tokens))
         if part.owners is not None:
             probabilities = pool_windows(probabilities, part.owners, part.lengths(), len(labels))
-        sizes = [sum(map(len, output.tokens)) for output in outputs]
-        share = float(np.average([output.share for output in outputs], weights=sizes))
+        share = float(np.average(shares, weights=sizes))
         ours = model.target.measure(labels, Readings.of_outputs(probabilities, probabilities))
         linear = rival(documents[name].words(model.vocabulary))
         theirs = float(np.mean(linear.argmax(axis=1) == labels))
@@ -467,16 +469,16 @@ def _compare_tags(
 ) -> Compared:
     """Compares with a rule that reads `numbered`, without unknown words in training."""
     is_not_known, train = is_unknown(model.vocabulary), numbered["train"]
-    count, tags = len(model.classes), cast(Rows, train.labels)
-    usual = find_usual_tags(train.texts[0], tags, len(numbers.ids), count)
+    tags, sure = cast(Rows, train.labels), np.eye(len(model.classes))
+    usual = find_usual_tags(train.texts[0], tags, len(numbers.ids), len(sure))
     for name in filter(parts.__contains__, _CHECKED):
         of_rule, of_model = Scorer(model.classes), Scorer(model.classes)
         words, labels = parts[name].texts[0], parts[name].labels
         for ids, row in zip(numbered[name].texts[0], labels, strict=True):
-            of_rule.add(row, np.eye(count)[usual[ids]], np.zeros(len(ids), bool))
-        outputs = _read_part(model, parts[name], edges)
-        for ids, row, output in zip(words, labels, outputs, strict=True):
-            of_model.add(row, output.probabilities[: len(ids)], is_not_known[ids])
+            of_rule.add(row, sure[usual[ids]], np.zeros(len(ids), bool))
+        for place, output in _read_part(model, parts[name], edges):
+            ids = words[place]
+            of_model.add(labels[place], output.probabilities[: len(ids)], is_not_known[ids])
         ours, theirs = of_model.metrics(), of_rule.metrics()
         line = f"word accuracy {render_score(ours)}; {RULE} {render_score(theirs)}"
         yield name, ours, theirs["accuracy"], line
@@ -486,8 +488,12 @@ def _shapes(edges: Sequence[int]) -> Callable[[int], _buckets.Shape]:
     return lambda length: (_buckets.EVALUATED, edges[int(np.searchsorted(edges, length))])
 
 
-def _read_part(model: TrainedModel, part: _Part, edges: Sequence[int]) -> list[_buckets.TextOutput]:
-    """Returns the outputs for texts, in the shapes in which they were evaluated in training."""
-    texts = part.ids(range(len(part.labels)))
-    batches = _buckets.make_batches(texts, part.lengths().tolist(), _shapes(edges))
-    return _buckets.run_batches(model.run, texts, batches)
+def _read_part(
+    model: TrainedModel, part: _Part, edges: Sequence[int]
+) -> Iterator[tuple[int, _buckets.TextOutput]]:
+    """Yields the position and the output of each text. Only a batch is in memory at a time."""
+    for numbers, shape in _buckets.group_texts(part.lengths().tolist(), _shapes(edges)):
+        texts = part.ids(numbers)
+        out = model.run(_buckets.pad_texts(texts, shape))
+        for row, (number, ids) in enumerate(zip(numbers, texts, strict=True)):
+            yield number, _buckets.take_row(ids, out, row)

@@ -140,7 +140,11 @@ def refuse_damage(folder: str | Path) -> Iterator[None]:
 def read_shared(folder: str | Path, config: Json) -> Json:
     """Returns the fields that all models have: `report` and `options`."""
     report, options = json.loads(read_file(folder, REPORT)), config.get("options")
-    return {"report": dict(report), "options": None if options is None else dict(options)}
+    if not isinstance(report, dict):
+        raise ValueError(f"{REPORT} must be a JSON object, got {report!r:.80}")
+    if not isinstance(options, dict | None):
+        raise ValueError(f"options must be a JSON object, got {options!r:.80}")
+    return {"report": report, "options": options}
 
 
 def read_tokenizer(folder: str | Path, config: Json, function: Function | None) -> Tokenizer:

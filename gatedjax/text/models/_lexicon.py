@@ -119,6 +119,8 @@ class LexiconModel(_base.SavedModel):
         params, config = load(folder)
         kind = check_kind(config, ("text", *_prediction.TARGETS), folder)  # type: ignore[arg-type]
         with _base.refuse_damage(folder):
+            if type(config["lowercase"]) is not bool:
+                raise ValueError(f"lowercase must be true or false, got {config['lowercase']!r}")
             classes = _base.check_classes(
                 config["classes"], 0 if kind in (_prediction.LABELS, _prediction.REGRESSION) else 2
             )

@@ -12,9 +12,9 @@ from gatedjax.text.answers._prediction import Failure, chunks
 from gatedjax.text.corpus._tagged import Scorer
 from gatedjax.text.corpus._tokens import split_words
 from gatedjax.text.models._network import TrainedModel
-from gatedjax.text.sources._conll import SentenceTable
+from gatedjax.text.sources._conll import SentenceTable, TaggedRecord
 from gatedjax.text.sources._labels import Classes, Label, compose
-from gatedjax.text.sources._table import Aside, Asides
+from gatedjax.text.sources._table import Asides
 
 # Sentences that are read at a time; this bounds the memory.
 _CHUNK = 1024
@@ -123,12 +123,7 @@ def evaluate_tags(model: TrainedModel, table: SentenceTable, *, max_aside: float
     scorer = Scorer(model.classes)
     asides = Asides(table.name, "sentences")
     for chunk in chunks(table, _CHUNK):
-        records = []
-        for record in chunk:
-            if isinstance(record, Aside):
-                asides.add(record)
-            else:
-                records.append(record)
+        records: list[TaggedRecord] = list(asides.sift(chunk))
         gold = [
             [classes.place(tag, sentence.where, sentence.line) for tag in sentence.tags]
             for sentence in records

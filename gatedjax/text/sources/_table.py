@@ -12,6 +12,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from gatedjax._utils.choices import check_choice
 from gatedjax._utils.limits import MOST_COLUMNS
@@ -287,6 +288,14 @@ class Asides:
         self._lost += 1
         if len(self._first_lost) < _SHOWN:
             self._first_lost.append(aside)
+
+    def sift(self, rows: Iterable[Any]) -> Iterator[Any]:
+        """Counts the lines of `rows` that are set aside, and yields the other rows."""
+        for row in rows:
+            if isinstance(row, Aside):
+                self.add(row)
+            else:
+                yield row
 
     def check(self, used: int, max_aside: float) -> None:
         """Raises ValueError if no record was used, or too many lost data."""

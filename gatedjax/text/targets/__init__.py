@@ -12,9 +12,9 @@ from gatedjax.text.targets._grades import OrdinalTarget
 from gatedjax.text.targets._labels import LabelTarget
 from gatedjax.text.targets._number import RealTarget
 
-TARGET_OF: dict[str, type[Target]] = {
+TARGET_OF: dict[str, type[Target]] = {"pair": ClassTarget} | {
     target.kind: target for target in (ClassTarget, LabelTarget, RealTarget, OrdinalTarget)
 }
-"""The targets by the kind of the model folder."""
+"""The targets by the kind of the model folder; a tagger has none."""
 WITHOUT_CLASSES = tuple(kind for kind, target in TARGET_OF.items() if not target.has_classes)
 """The kinds of models whose texts have not a single class each."""
