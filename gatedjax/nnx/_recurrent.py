@@ -206,7 +206,8 @@ class Recurrent(nnx.Module):
         width = in_features
         for index in range(num_layers):
             cells = {name: cell(width, rngs=rngs) for name in DIRECTIONS[: 1 + bidirectional]}
-            check_recurrent_dropout(cells["forward"], recurrent_dropout)
+            if recurrent_dropout > 0:
+                check_recurrent_dropout(cells["forward"], recurrent_dropout)
             setattr(self, f"layer_{index}", _Layer(cells))
             if index + 1 < num_layers:
                 width = _output_width(cells["forward"], width) * len(cells)

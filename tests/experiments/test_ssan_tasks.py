@@ -18,7 +18,8 @@ from gatedjax import data as gdata
 from gatedjax.__main__ import main as gatedjax_main
 from gatedjax.analysis._bleu import corpus_bleu
 from gatedjax.text.models._translator import SearchConfig
-from tests.data.test_sentence_sets import HEADER, conll, row
+from tests.data._same import predicate_row
+from tests.data.test_sentence_sets import HEADER, conll
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -50,7 +51,12 @@ def raw(tmp_path):
     for name in ("SICK_train", "SICK_trial", "SICK_test_annotated"):
         (folder / "sick" / f"{name}.txt").write_text("\n".join(sick) + "\n", "utf-8")
     blocks = [
-        [row(0, "A", "-", "(ARG0*"), row(1, n, "-", "*)"), row(2, v, v, "(V*)")] for n, v in pairs
+        [
+            predicate_row(0, "A", "(ARG0*"),
+            predicate_row(1, n, "*)"),
+            predicate_row(2, v, "(V*)", lemma=v),
+        ]
+        for n, v in pairs
     ]
     for part in ("train", "dev", "test"):
         (folder / "srl" / f"conll2012.{part}.conll").write_text(conll(*blocks), "utf-8")

@@ -62,7 +62,7 @@ def test_a_few_examples_are_learned_by_heart(name):
 @pytest.mark.parametrize("name", ["agt", "ga_net", "rau_language"])
 def test_frozen_word_vectors_have_no_gradient_and_start_from_the_table(name):
     one = make(name, freeze_embeddings=True)
-    task, table = one.task, None
+    task, carried, table = one.task, one.carried, None
     if name != "rau_language":  # which has no pretrained vectors
         table = np.random.default_rng(0).normal(size=(VOCABULARY, 3)).astype(np.float32)
         task = type(task)(task.model.clone(embeddings=table))
@@ -70,7 +70,7 @@ def test_frozen_word_vectors_have_no_gradient_and_start_from_the_table(name):
     @jax.jit
     def start(key):
         params = task.init(key, one.batch)
-        cost = lambda p: total_loss(task, p, one.batch, RNGS, *one.carried)[0]  # noqa: E731
+        cost = lambda p: total_loss(task, p, one.batch, RNGS, *carried)[0]  # noqa: E731
         return params, jax.grad(cost)(params)
 
     params, gradient = jax.tree.map(np.asarray, start(jax.random.key(0)))
