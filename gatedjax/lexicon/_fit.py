@@ -123,6 +123,8 @@ def fit_lexicon(
     if sample_weight is not None:
         texts, labels, sample_weight = drop_unweighted(texts, labels, sample_weight)
     _check_arguments(texts, labels, head, shares)
+    if not 0 <= pseudo_count < np.inf:
+        raise ValueError(f"pseudo_count must be a finite number of at least 0, got {pseudo_count}")
     prior = head.compute_prior(labels, sample_weight)
     corpus = _count_words(texts, vectors)
     read_types = np.ones(len(corpus.types), bool)

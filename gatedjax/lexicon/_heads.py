@@ -539,7 +539,7 @@ class OrdinalHead(Head):
 
     def make_bias(self, free: np.ndarray) -> np.ndarray:
         """Returns the thresholds t of the parameters t_0, log(t_1 - t_0), log(t_2 - t_1), ..."""
-        # The line search of the solver may try a step that would overflow.
+        # The solver may try a step that would overflow.
         steps = np.exp(np.clip(free[1:], -_LARGEST, 50.0))
         return np.cumsum(np.concatenate([free[:1], steps]))
 
@@ -560,7 +560,8 @@ class OrdinalHead(Head):
         from_lower = np.where(has_lower, compute_sigmoid(thresholds[lower] - score), 0.0)
         from_upper = np.where(has_upper, compute_sigmoid(score - thresholds[upper]), 0.0)
         is_inner = has_lower & has_upper
-        gaps = np.where(is_inner, thresholds[upper] - thresholds[lower], 1.0)
+        # The solver may try thresholds that are equal after rounding.
+        gaps = np.where(is_inner, np.maximum(thresholds[upper] - thresholds[lower], 1e-12), 1.0)
         from_gap = np.where(is_inner, 1 / np.expm1(np.minimum(gaps, _LARGEST)), 0.0)
         rows = np.arange(len(targets))
         slopes = np.zeros((len(targets), self.num_groups))

@@ -470,6 +470,8 @@ def test_the_temperature_divides_the_logits_and_their_parts(num_classes):
         ({"shares": ()}, "falling"),
         ({"shares": (1.0, 0.0)}, "falling"),
         ({"texts": [[]] * len(TEXTS)}, "at least one word"),
+        ({"pseudo_count": -1.0}, "pseudo_count must be a finite number of at least 0"),
+        ({"pseudo_count": float("nan")}, "pseudo_count must be a finite number"),
     ],
 )
 def test_wrong_arguments_are_refused(change, message):
