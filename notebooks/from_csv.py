@@ -100,8 +100,8 @@ lexicon = TextClassifier.train(
 #
 # ## How many words does it need?
 # The curve shows the accuracy with fewer and fewer words, and the circle the share that the fit
-# chose: all of them. It allows a loss of one point, and with this many texts it couldn't rule out
-# that 69 % cost more. A difference smaller than the bars is noise.
+# chose: 69 %. It allows a loss of one point, and with this many texts it couldn't rule out that
+# 49 % cost more. A difference smaller than the bars is noise.
 
 
 # %% hide-input
