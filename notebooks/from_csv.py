@@ -175,8 +175,8 @@ def worst(model, count=6):
 right = {"lexicon": worst(lexicon)}
 
 # %% [markdown]
-# You can see which words misled it. Alcott tells of *children* who *learn*, London of a wolf, so his
-# sentences in which somebody speaks look like hers. *Doctor* is a word of *Treasure Island*.
+# You can see which words misled it. Alcott tells of *children* who *learn*, London of a wolf, so
+# his sentences in which somebody speaks look like hers. *Doctor* is a word of *Treasure Island*.
 #
 # ## A network that reads words in order
 # A lexicon adds up words and neighbouring pairs. `model="ganet"` is a BiLSTM behind gates, which
