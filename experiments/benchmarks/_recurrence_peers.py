@@ -331,7 +331,12 @@ def run_equinox(case: Case, xs: Array, lengths: Array) -> Runs:
     def unroll(cell: Any, xs: jax.Array, mask: jax.Array, *, reverse: bool = False) -> Any:
         zeros = jnp.zeros((xs.shape[0], case.hidden), xs.dtype)
         initial = (zeros, zeros) if case.cell == "lstm" else zeros
-        return masked_scan(lambda h, x: jax.vmap(cell)(x, h), initial, xs, mask, reverse)
+
+        def step(carry: Any, x: jax.Array) -> Any:
+            new = jax.vmap(cell)(x, carry)
+            return new, new[0] if case.cell == "lstm" else new
+
+        return masked_scan(step, initial, xs, mask, reverse)
 
     def apply(params: Params, xs: jax.Array, lengths: jax.Array) -> jax.Array:
         return _stack(unroll, eqx.combine(params, static), xs, lengths)
