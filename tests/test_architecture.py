@@ -60,7 +60,7 @@ CEILINGS = {"text": 12_720, "lexicon": 3_030, "explore": 2_670, "_commands": 2_9
     "functional": 6_885,
     "nn": 2_770,
     "nnx": 695,
-    "../experiments": 19_345,
+    "../experiments": 19_350,
 }
 """Most lines of the modules of a room. A ceiling falls with its room. It rises only by the lines of
 something that users can name: an estimator, a cell, a data set, a paper, an option."""
