@@ -25,6 +25,7 @@ from gatedjax.functional._checks import (
     check_shape,
     check_values,
     integers_of,
+    listed_as_array,
     wide_dtype,
 )
 from gatedjax.functional._recurrence import real_alone
@@ -60,7 +61,7 @@ def length_mask(lengths: Int[Array, "*B"], size: int) -> Bool[Array, "*B size"]:
         raise TypeError(f"size must be an int known while tracing, got {type(size).__name__}")
     if size < 0:
         raise ValueError(f"size must not be negative, got {size}")
-    values = np.asarray(lengths) if isinstance(lengths, list | tuple) else lengths
+    values = listed_as_array(lengths)
     lengths = integers_of("lengths", values)
     most = size if isinstance(size, int) else math.inf  # jax.export may leave the size open
     wrong = lambda x: (x < 0) | (x > most)  # noqa: E731

@@ -146,23 +146,26 @@ def check_axis(axis: int, ndim: int, name: str = "axis") -> int:
 def check_positive(**values: ArrayLike) -> None:
     """Raises ValueError unless all numbers that are known while tracing are positive and finite."""
     for name, number in values.items():
-        if is_traced(number):
-            continue
-        if not isinstance(number, float):
-            check_numbers(**{name: number})
-        # NumPy, because a call of JAX would be traced.
-        entries = np.asarray(number, np.float64)
-        if not np.all((entries > 0) & (entries < math.inf)):
+        if not all(math.isfinite(entry) and entry > 0 for entry in _known_entries(name, number)):
             raise ValueError(f"{name} must be positive and finite, got {number}")
 
 
 def check_finite(**values: ArrayLike) -> None:
     """Raises ValueError unless all numbers that are known while tracing are finite."""
     for name, number in values.items():
-        if not is_traced(number):
-            check_numbers(**{name: number})
-            if not np.all(np.isfinite(np.asarray(number, np.float64))):
-                raise ValueError(f"{name} must be finite, got {number}")
+        if not all(map(math.isfinite, _known_entries(name, number))):
+            raise ValueError(f"{name} must be finite, got {number}")
+
+
+def _known_entries(name: str, number: ArrayLike) -> list[float]:
+    if is_traced(number):
+        return []
+    if isinstance(number, float):
+        return [number]
+    check_numbers(**{name: number})
+    # NumPy, because a call of JAX would be traced.
+    entries: list[float] = np.ravel(np.asarray(number, np.float64)).tolist()
+    return entries
 
 
 def check_temperature(temperature: ArrayLike, shape: tuple[int, ...]) -> None:
@@ -193,6 +196,11 @@ def check_values(
         got = np.broadcast_to(values, bad.shape)[bad][0]
         requirement, _, hint = requirement.partition(";")
         raise ValueError(f"{name} must {requirement}, got {got}{hint and ';' + hint}")
+
+
+def listed_as_array(values: ArrayLike) -> ArrayLike:
+    """Converts a list or tuple to a NumPy array, which keeps 64-bit integers."""
+    return np.asarray(values) if isinstance(values, list | tuple) else values
 
 
 def promote(*arrays: ArrayLike) -> tuple[Array, ...]:

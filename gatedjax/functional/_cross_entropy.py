@@ -15,6 +15,7 @@ from gatedjax.functional._checks import (
     check_values,
     integers_of,
     is_known,
+    listed_as_array,
     wide_dtype,
 )
 from gatedjax.functional._recurrence import real_alone
@@ -54,8 +55,7 @@ def linear_cross_entropy(
     Raises:
       ValueError: also if a target that is known and counts is outside [0, V).
     """
-    if isinstance(targets, list | tuple):
-        targets = np.asarray(targets)
+    targets = listed_as_array(targets)
     if mask is not None and is_known(targets, mask) and np.shape(mask) == np.shape(targets):
         # Masked targets may have any value, so they are replaced before the range is checked.
         counts, values = np.asarray(mask), np.asarray(targets)

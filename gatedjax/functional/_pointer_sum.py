@@ -5,7 +5,6 @@ import math
 from typing import Literal
 
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
@@ -15,6 +14,7 @@ from gatedjax.functional._checks import (
     check_mask,
     check_that,
     integers_of,
+    listed_as_array,
     wide_dtype,
 )
 from gatedjax.functional._devices import on_rows
@@ -111,9 +111,7 @@ def pointer_sum_indexed(
     Memory: [*B, K, P] floats, twice with gradients.
     """
     logits = _check_logits(logits, aggregation)
-    if isinstance(positions, list | tuple):
-        positions = np.asarray(positions)
-    positions = integers_of("positions", positions)
+    positions = integers_of("positions", listed_as_array(positions))
     lead, size = logits.shape[:-1], logits.shape[-1]
     fits = positions.ndim == logits.ndim + 1 and positions.shape[:-2] == lead
     check_that(fits, f"positions must have shape {(*lead, 'K', 'P')}", positions)

@@ -37,6 +37,7 @@ from gatedjax.gates import Estimator, Pathwise, SoftGumbel
 from gatedjax.gates._train import Gates, draw, gates_of
 from gatedjax.models import _ga_net_input as on_input
 from gatedjax.models._checks import check_batch, schedule
+from gatedjax.models._classification import word_vectors
 from gatedjax.models._ga_net_config import GANetConfig as GANetConfig
 from gatedjax.models._ga_net_config import GANetDropout as GANetDropout
 from gatedjax.models._ga_net_config import GateConfig as GateConfig
@@ -97,9 +98,7 @@ class GANet(nn.Module):
         check_fields(self)
         c = self.config
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}
-        self.embed = gnn.WordEmbedding(
-            self.vocab_size, c.embedding_dim, c.freeze_embeddings, self.embeddings, **types
-        )
+        self.embed = word_vectors(self)
         self.backbone = gnn.LSTM(
             c.hidden,
             num_layers=c.num_layers,
