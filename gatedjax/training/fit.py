@@ -158,7 +158,7 @@ def fit(
         fill=fill,
         data=data,
         names=[{}],
-        rates=rates_of(None if optimizer is not None else config, like.opt_state),
+        rates=rates_of(None if optimizer is not None else config),
         reachable=reachable_of(task, like),
     )
     return train_all(Run(program, config, parallel, workdir, identity, metadata_values, hook))[0]
@@ -307,32 +307,31 @@ def reachable_of(task: Any, like: TrainState) -> list[str]:
     return [path_of(path) if leaf.size else "" for path, leaf in leaves]
 
 
-def rates_of(config: TrainConfig | None, like: Any) -> Callable[[Any], dict[str, Any]]:
+def rates_of(config: TrainConfig | None) -> Callable[[Any], dict[str, Any]]:
     """Returns a function (opt_state) -> the learning rate of the last update by name.
 
     The rate of another optimizer, for config None, is found if `optax.inject_hyperparams` keeps it.
     """
-
-    def read(array: Any) -> Callable[[Any], Any]:
-        # The shapes of `like` are objects of their own, so that `is` finds the place of this one.
-        place = [leaf is array for leaf in jax.tree.leaves(like)].index(True)
-        return lambda opt_state: jax.device_get(jax.tree.leaves(opt_state)[place])
-
     if config is None:
-        rates = [rate for _, rate in optax.tree.get_all_with_path(like, "learning_rate")]
-        arrays = [rate for rate in rates if isinstance(rate, jax.ShapeDtypeStruct)]
-        if len(arrays) != 1:
-            return lambda opt_state: {}
-        injected = read(arrays[0])
-        return lambda opt_state: {"learning_rate": injected(opt_state)}
+
+        def injected(opt_state: Any) -> dict[str, Any]:
+            rates = optax.tree.get_all_with_path(opt_state, "learning_rate")
+            values = [value for _, value in rates if isinstance(value, jax.Array)]
+            return {"learning_rate": jax.device_get(values[0])} if len(values) == 1 else {}
+
+        return injected
     rate = learning_rate_of(config.optimizer, config.num_steps)
     if not callable(rate):
         return lambda opt_state: {"learning_rate": rate}
     # A compiled schedule costs less than its many small operations.
     scheduled = jax.jit(lambda count: rate(jnp.maximum(count - 1, 0)))
     is_count = lambda node: isinstance(node, optax.ScaleByScheduleState)  # noqa: E731
-    count = read(next(filter(is_count, jax.tree.leaves(like, is_leaf=is_count))).count)
-    return lambda opt_state: {"learning_rate": np.asarray(scheduled(count(opt_state)))}
+
+    def at_count(opt_state: Any) -> dict[str, Any]:
+        nodes = filter(is_count, jax.tree.leaves(opt_state, is_leaf=is_count))
+        return {"learning_rate": np.asarray(scheduled(jax.device_get(next(nodes).count)))}
+
+    return at_count
 
 
 def evaluate(

@@ -320,7 +320,7 @@ def fit_lanes(
         # The lines of a sweep have the peak of their lane under the same name.
         rates=(lambda opt_state: {})
         if of_rate
-        else rates_of(config if optimizer is None else None, like.opt_state),
+        else rates_of(config if optimizer is None else None),
         reachable=reachable_of(task, start.like),
     )
     return train_all(Run(program, config, parallel, workdir, identity, metadata_values, hook))
