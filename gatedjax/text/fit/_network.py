@@ -122,8 +122,11 @@ class _Part:
     def lengths(self) -> np.ndarray:
         return np.max([rows.lengths for rows in self.texts], axis=0)
 
+    def __getitem__(self, number: int) -> _buckets.Ids:
+        return tuple(np.asarray(rows[number]) for rows in self.texts)
+
     def ids(self, numbers: Iterable[int]) -> list[_buckets.Ids]:
-        return [tuple(np.asarray(rows[i]) for rows in self.texts) for i in numbers]
+        return [self[number] for number in numbers]
 
     def batches(self, size: int, edges: Sequence[int], **options: Any) -> SequenceBatches:
         """Returns the batches of the texts, a sequence of dicts of padded arrays."""
@@ -491,9 +494,6 @@ def _shapes(edges: Sequence[int]) -> Callable[[int], _buckets.Shape]:
 def _read_part(
     model: TrainedModel, part: _Part, edges: Sequence[int]
 ) -> Iterator[tuple[int, _buckets.TextOutput]]:
-    """Yields the position and the output of each text. Only a batch is in memory at a time."""
-    for numbers, shape in _buckets.group_texts(part.lengths().tolist(), _shapes(edges)):
-        texts = part.ids(numbers)
-        out = model.run(_buckets.pad_texts(texts, shape))
-        for row, (number, ids) in enumerate(zip(numbers, texts, strict=True)):
-            yield number, _buckets.take_row(ids, out, row)
+    """Returns an iterator over the position and the output of each text."""
+    batches = _buckets.make_batches(part, part.lengths().tolist(), _shapes(edges))
+    return _buckets.stream_batches(model.run, part, batches)

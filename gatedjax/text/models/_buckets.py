@@ -154,13 +154,19 @@ Batches = Iterable[tuple[list[int], dict[str, np.ndarray]]]
 """The positions of texts, and their padded batch; filler rows follow the texts."""
 
 
-def run_batches(run: Run, texts: Sequence[Any], batches: Batches) -> list[TextOutput]:
-    """Runs a network on batches of texts, and returns the outputs in the order of the texts."""
-    outputs: dict[int, TextOutput] = {}
+def stream_batches(run: Run, texts: Any, batches: Batches) -> Iterator[tuple[int, TextOutput]]:
+    """Runs a network on batches, and yields the position and the output of each text; `texts` has
+    the text of each position. Only the outputs of a batch are in memory.
+    """
     for numbers, batch in batches:
         out = run(batch)
         for row, number in enumerate(numbers):
-            outputs[number] = take_row(texts[number], out, row)
+            yield number, take_row(texts[number], out, row)
+
+
+def run_batches(run: Run, texts: Sequence[Any], batches: Batches) -> list[TextOutput]:
+    """Runs a network on batches of texts, and returns the outputs in the order of the texts."""
+    outputs = dict(stream_batches(run, texts, batches))
     return [outputs[number] for number in range(len(texts))]
 
 
@@ -178,10 +184,8 @@ def take_row(tokens: Words, out: Json, row: int) -> TextOutput:
     )
 
 
-def make_batches(
-    texts: Sequence[Ids], sizes: Iterable[int], shape: Callable[[int], Shape]
-) -> Batches:
-    """Yields the batches of texts of ids; `sizes` has the length by which a text is grouped."""
+def make_batches(texts: Any, sizes: Iterable[int], shape: Callable[[int], Shape]) -> Batches:
+    """Yields the batches of texts, which has the ids of each position; `sizes` groups the texts."""
     for numbers, shape_of_batch in group_texts(sizes, shape):
         yield numbers, pad_texts([texts[i] for i in numbers], shape_of_batch)
 
