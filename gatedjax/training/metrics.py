@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -63,6 +64,44 @@ class Ratio:
 
 
 Metrics = dict[str, Ratio]
+
+
+@struct.dataclass
+class Sums:
+    """The metrics of a step, or of several, in a single array: a compiled step takes longer for
+    each array that it returns. Only sums of the same metrics are added.
+    """
+
+    values: Array  # [N], or [L, N] of L runs
+    structure: Any = struct.field(pytree_node=False)  # of the dict, and the shapes in it
+
+    @classmethod
+    def of(cls, metrics: Metrics) -> "Sums":
+        """Returns the metrics of a step, whose arrays have one floating-point type."""
+        leaves, tree = jax.tree.flatten(metrics)
+        wide = jnp.float64 if jnp.float64 in {x.dtype for x in leaves} else jnp.float32
+        values = jnp.concatenate([jnp.ravel(x).astype(wide) for x in leaves])
+        return cls(values, (tree, tuple(x.shape for x in leaves)))
+
+    def __add__(self, other: "Sums") -> "Sums":
+        if self.structure != other.structure:
+            raise ValueError(
+                f"loss must return the same metrics for all batches, got {self._names()} and "
+                f"{other._names()}"
+            )
+        return self.replace(values=self.values + other.values)
+
+    def metrics(self) -> Metrics:
+        """Returns the metrics as NumPy arrays, with a first axis of several runs."""
+        tree, shapes = self.structure
+        ends = np.cumsum([math.prod(shape) for shape in shapes])
+        parts = np.split(np.asarray(self.values), ends[:-1], axis=-1)
+        parts = [x.reshape((*x.shape[:-1], *shape)) for x, shape in zip(parts, shapes, strict=True)]
+        return jax.tree.unflatten(tree, parts)
+
+    def _names(self) -> list[str]:
+        tree, shapes = self.structure
+        return sorted(jax.tree.unflatten(tree, shapes))
 
 
 def merge(a: Metrics, b: Metrics) -> Metrics:

@@ -15,7 +15,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from gatedjax.training.data import pad_rows
-from gatedjax.training.metrics import Metrics
+from gatedjax.training.metrics import Metrics, Sums
 from gatedjax.training.step import TrainState, make_train_step, path_of
 from gatedjax.training.task import Batch, Carried, Trainable, call_evaluate
 
@@ -172,7 +172,7 @@ class Parallel:
 
     def train_step(
         self, task: Trainable, tx: optax.GradientTransformation, like: TrainState
-    ) -> Callable[..., tuple[TrainState, Metrics, jax.Array]]:
+    ) -> Callable[..., tuple[TrainState, Sums, jax.Array]]:
         """Compiles the training step, which also adds its metrics to sums.
 
         `like` has the shapes and dtypes of the train state. The result is a function (state, sums,
@@ -191,7 +191,7 @@ class Parallel:
             )
             add = jax.jit(add_metrics)
 
-            def run(state: TrainState, sums: Metrics, batch: Batch, key: jax.Array) -> Any:
+            def run(state: TrainState, sums: Sums, batch: Batch, key: jax.Array) -> Any:
                 state = with_rows(state, self._fold)
                 state, metrics = mapped(state, self._fold(batch), key)
                 return with_rows(state, _unfold), *add(sums, metrics)
@@ -202,7 +202,7 @@ class Parallel:
         self._last = None  # a later run may have changed the task
 
         def compile_step() -> Callable[..., Any]:
-            def step_and_add(state: TrainState, sums: Metrics, batch: Batch, key: jax.Array) -> Any:
+            def step_and_add(state: TrainState, sums: Sums, batch: Batch, key: jax.Array) -> Any:
                 state, metrics = step(state, batch, key)
                 return state, *add_metrics(sums, metrics)
 
@@ -307,9 +307,9 @@ def _unfold(tree: Any) -> Any:
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
 
 
-def add_metrics(sums: Metrics, metrics: Metrics) -> tuple[Metrics, jax.Array]:
+def add_metrics(sums: Sums, metrics: Metrics) -> tuple[Sums, jax.Array]:
     """Returns the sums with the metrics added, and 1.0 if the update was skipped."""
-    return jax.tree.map(jax.numpy.add, sums, metrics), metrics["skipped"].total
+    return sums + Sums.of(metrics), metrics["skipped"].total
 
 
 def with_rows(state: TrainState, change: Callable[[Any], Any]) -> TrainState:
