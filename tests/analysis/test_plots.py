@@ -2,7 +2,6 @@
 
 import builtins
 import json
-import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
@@ -27,10 +26,6 @@ def texts(figure):
 
 def boxes(figure):
     return [patch for patch in figure.axes[0].patches if isinstance(patch, mpl.patches.Rectangle)]
-
-
-def is_png(path):
-    return path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 
 def test_heatmap_shades_small_weights_as_it_shades_large_ones():
@@ -112,12 +107,12 @@ def test_notebooks_can_show_the_figure():
     assert analysis.plot_heatmap(rows())._repr_png_().startswith(b"\x89PNG")
 
 
-def test_lines_have_error_bars_where_there_is_a_deviation(tmp_path):
+def test_lines_have_error_bars_where_there_is_a_deviation():
     series = {
         "accuracy": {"trec": [(40, 0.8, 0.0), (20, 0.9, 0.1)], "sst1": [(20, 0.4, 0.02)]},
         "density": {"trec": [(20, 0.4, 0.0)], "sst1": []},
     }
-    figure = analysis.plot_lines(series, tmp_path / "lines", xlabel="width", title="t")
+    figure = analysis.plot_lines(series, xlabel="width", title="t")
     left, right = figure.axes
     assert (left.get_xlabel(), left.get_ylabel(), right.get_ylabel()) == (
         "width", "accuracy", "density",
@@ -131,8 +126,6 @@ def test_lines_have_error_bars_where_there_is_a_deviation(tmp_path):
     assert first.lines[0].get_color() != second.lines[0].get_color()
     assert first.lines[0].get_marker() != second.lines[0].get_marker()
     assert right.containers[0].lines[0].get_color() == first.lines[0].get_color()
-    assert is_png(tmp_path / "lines.png")
-    ET.parse(tmp_path / "lines.svg")
 
 
 def test_a_long_heading_of_lines_breaks_and_is_not_cut():
@@ -195,12 +188,11 @@ def test_learning_curves_draw_what_was_recorded(tmp_path):
     path.write_text("\n".join([*lines, '{"split": "tr']) + "\n", encoding="utf-8")
     records = analysis.read_metrics(path)
     assert records == RECORDS
-    figure = analysis.plot_learning_curves({"soft": iter(records)}, tmp_path / "curves")
+    figure = analysis.plot_learning_curves({"soft": iter(records)})
     assert [axes.get_ylabel() for axes in figure.axes] == ["loss", "accuracy"]
     train, evaluated = figure.axes[0].lines
     np.testing.assert_array_equal(train.get_xydata(), [[1, 2], [3, 1]])
     np.testing.assert_array_equal(evaluated.get_xydata(), [[2, 1.5]])
-    assert is_png(tmp_path / "curves.png")
 
 
 def test_analysis_imports_without_matplotlib_and_says_what_is_missing(monkeypatch):

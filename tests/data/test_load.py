@@ -94,13 +94,10 @@ def test_a_file_cut_short_is_named_as_a_substitute_and_refused_by_strict(sst_dir
         data.load("sst", "train", manual_dir=sst_dir, strict=True)
 
 
-def test_ag_news_rows_are_cleaned_and_bad_rows_set_aside(tmp_path):
+def test_ag_news_rows_are_cleaned(tmp_path):
     rows = [
         '"3","Oil up","Haiti #39;s oil costs  #36;10\\a barrel &lt;A HREF=""x""&gt;AP&lt;/A&gt;"',
         '"1","",""',
-        '"5","a","b"',
-        '"1","a"',
-        '"1","a","b',
     ]
     (tmp_path / "test.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     source = data.load("ag_news", "test", manual_dir=tmp_path)
@@ -108,8 +105,6 @@ def test_ag_news_rows_are_cleaned_and_bad_rows_set_aside(tmp_path):
     assert source[0]["tokens"] == tuple(words)
     assert source[0]["label"] == 2
     assert source[1]["tokens"] == ()
-    assert [q.line for q in source.quarantine] == [3, 4, 5]
-    assert [q.reason.split(" ")[0] for q in source.quarantine] == ["unknown", "2", "not"]
     assert _ag_news.clean("AT amp;T", " quot;yes quot;") == 'AT&T "yes"'
 
 
