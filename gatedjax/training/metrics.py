@@ -89,7 +89,7 @@ class Sums:
                 f"loss must return the same metrics for all batches, got {self._names()} and "
                 f"{other._names()}"
             )
-        return self.replace(values=self.values + other.values)
+        return Sums(self.values + other.values, self.structure)
 
     def metrics(self) -> Metrics:
         """Returns the metrics as NumPy arrays, with a first axis of several runs."""
