@@ -20,7 +20,7 @@ from gatedjax.training.data import TrainData, eval_batches, first_eval_batch, pa
 from gatedjax.training.distributed import Seen, gather
 from gatedjax.training.identity import identity_of, mapping_of, settings_of
 from gatedjax.training.loop import FitResult, Hook, Program, Run, train_all
-from gatedjax.training.metrics import Metrics, Sums, merge, to_floats
+from gatedjax.training.metrics import Metrics, merge, to_floats
 from gatedjax.training.parallel import Parallel, is_constant, make_parallel, with_rows
 from gatedjax.training.step import TrainState, fill_in, init_state, path_of, trained
 from gatedjax.training.task import Batch, Carried, Trainable, call_evaluate, init_carried
@@ -115,8 +115,7 @@ def fit(
     start = Start.of(task, tx, key, first, params)
     evaluation = first_eval_batch(eval_data)
     like = start.like
-    metrics = parallel.metrics_of(task, tx, like, first, key)
-    step = parallel.train_step(task, tx, like)
+    step, sums = parallel.train_step(task, tx, like, first, key)
     check_evaluation(task, like, evaluation, config.best_metric)
     check_eval_params(eval_params, task, like)
     identity: dict[str, Any] = {"settings": settings_of(settings, config)}
@@ -147,7 +146,7 @@ def fit(
 
     program = Program(
         like=like,
-        sums=jax.eval_shape(Sums.of, metrics),
+        sums=sums,
         init=lambda: start.put(parallel),
         step=lambda state, sums, batch, running: step(state, sums, parallel.put_batch(batch), key),
         evaluate=None

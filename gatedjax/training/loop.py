@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import dataclasses
+import functools
 import math
 import signal
 import threading
@@ -229,7 +230,7 @@ class Run:
         self.queue: collections.deque[Any] = collections.deque()
         self.shapes: set[Any] = set()
         self.reached: Any = False
-        zeros = lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), program.sums)  # noqa: E731
+        zeros = functools.partial(jax.tree.map, jnp.zeros_like, program.sums)
         # An array of NumPy's would be lent to the step, which overwrites it.
         self._zeros = jax.jit(zeros, out_shardings=parallel.whole)
         self.seen, self.compared = Seen(), 0  # the batches since the processes compared them

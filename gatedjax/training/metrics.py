@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -68,16 +67,14 @@ Metrics = dict[str, Ratio]
 
 @struct.dataclass
 class Sums:
-    """The metrics of a step, or of several, in a single array: a compiled step takes longer for
-    each array that it returns. Only sums of the same metrics are added.
-    """
+    """The metrics of some steps in one array, because each array that a step returns costs time."""
 
     values: Array  # [N], or [L, N] of L runs
-    structure: Any = struct.field(pytree_node=False)  # of the dict, and the shapes in it
+    structure: tuple = struct.field(pytree_node=False)  # of the dict, and the shapes in it
 
     @classmethod
     def of(cls, metrics: Metrics) -> "Sums":
-        """Returns the metrics of a step, whose arrays have one floating-point type."""
+        """Returns the metrics of a step as sums."""
         leaves, tree = jax.tree.flatten(metrics)
         wide = jnp.float64 if jnp.float64 in {x.dtype for x in leaves} else jnp.float32
         values = jnp.concatenate([jnp.ravel(x).astype(wide) for x in leaves])
@@ -85,10 +82,8 @@ class Sums:
 
     def __add__(self, other: "Sums") -> "Sums":
         if self.structure != other.structure:
-            raise ValueError(
-                f"loss must return the same metrics for all batches, got {self._names()} and "
-                f"{other._names()}"
-            )
+            names = [sorted(jax.tree.unflatten(*sums.structure)) for sums in (self, other)]
+            raise ValueError(f"loss must return the same metrics for all batches, got {names}")
         return Sums(self.values + other.values, self.structure)
 
     def metrics(self) -> Metrics:
@@ -96,12 +91,9 @@ class Sums:
         tree, shapes = self.structure
         ends = np.cumsum([math.prod(shape) for shape in shapes])
         parts = np.split(np.asarray(self.values), ends[:-1], axis=-1)
-        parts = [x.reshape((*x.shape[:-1], *shape)) for x, shape in zip(parts, shapes, strict=True)]
-        return jax.tree.unflatten(tree, parts)
-
-    def _names(self) -> list[str]:
-        tree, shapes = self.structure
-        return sorted(jax.tree.unflatten(tree, shapes))
+        return jax.tree.unflatten(
+            tree, [x.reshape(x.shape[:-1] + shape) for x, shape in zip(parts, shapes, strict=True)]
+        )
 
 
 def merge(a: Metrics, b: Metrics) -> Metrics:
