@@ -9,8 +9,6 @@ a single pass: so each recurrence has a few programs, and the tests look at thei
 import contextlib
 import dataclasses
 import functools
-import operator
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -28,7 +26,7 @@ from gatedjax.functional._recurrence import Restarts
 from tests._slow import slow_but
 from tests.functional.passes import check_gradients, close, draw_like, passes
 from tests.functional.rau_oracle import numpy_rau_step, sigmoid
-from tests.tolerances import BF16, F32, F64
+from tests.tolerances import BF16, F64
 
 B, T, D, H = 3, 6, 4, 5
 
@@ -175,9 +173,6 @@ def draw(cell, rng, dtype=np.float64):
     return arguments, draw_like((arguments[2], np.zeros((B, T, H), dtype)), rng)
 
 
-TRACES = Counter()
-
-
 @functools.cache
 def everything(cell):
     """The passes in the forms and directions of `TURNS`, in one program.
@@ -187,7 +182,6 @@ def everything(cell):
 
     @jax.jit
     def run(arguments, mask, cotangents):
-        TRACES[cell] += 1
         masked, unmasked = {}, {}
         for form, reverse in TURNS:
             with use_form(form):
@@ -347,14 +341,6 @@ def test_empty_rows_return_their_initial_carry_with_finite_gradients(cell):
         close(gradients[2], cotangents[0], **F64)
 
 
-def test_one_compilation_serves_every_mask(cell):
-    arguments, cotangents, *_ = solved(cell)
-    solve(cell, arguments, MASK, cotangents)  # traces anew where another file ran in between
-    traces = TRACES[cell]
-    solve(cell, arguments, ~MASK, cotangents)
-    assert TRACES[cell] == traces
-
-
 SMALL = [(0, 3), (2, 0), (2, 1)]
 
 
@@ -400,14 +386,6 @@ def zero_carry(cell, rows):
 def test_defaults_are_zeros_all_real_and_no_dropout(cell):
     weights, _, xs, _, _, found = others(cell)
     close(found["defaults"], unmasked_oracle(cell, weights, xs, zero_carry(cell, B)), **F64)
-
-
-@pytest.mark.parametrize("name", ["lstm", "gru", "rau"])
-def test_a_call_that_is_not_compiled_as_a_whole_gives_the_same(name, np_rng):
-    cell = CELLS[name]
-    weights, xs = cell.weights(np_rng), np_rng.normal(size=(B, T, D)).astype(np.float32)
-    want = oracle(cell, weights, xs, MASK, zero_carry(cell, B), False, np.ones((B, H)))
-    close(cell.unroll(weights, xs, MASK), want, **F32)
 
 
 @pytest.mark.parametrize("name", ["lstm", "gru", "rau"])
@@ -498,49 +476,12 @@ def test_bfloat16_inputs_stay_close_with_float32_carries_and_gradients(cell):
         np.testing.assert_allclose(got.astype(np.float32) / scale, expected / scale, **BF16)
 
 
-@pytest.mark.parametrize("scale", [1e3, 1e6])
-def test_extreme_inputs_have_finite_values_and_gradients(cell, scale, np_rng):
+def test_extreme_inputs_have_finite_values_and_gradients(cell, np_rng):
     (weights, xs, *rest), cotangents = draw(cell, np_rng, np.float32)
-    xs = xs * np.float32(scale)
+    xs = xs * np.float32(1e6)
     *both, gradients = narrow(cell)(
         (weights, xs, *rest), xs.astype(jnp.bfloat16), MASK, cotangents
     )[1]
     for leaf in leaves((both, gradients[:3])):
         assert leaf.dtype == np.float32
         assert np.isfinite(leaf).all()
-
-
-@functools.cache
-def mapped(cell):
-    """Two sets of arguments; results of vmap over all of them, and over weights alone."""
-    rng = np.random.default_rng(4)
-    many, masks = [draw(cell, rng) for _ in range(2)], np.stack([MASK, ~MASK])
-
-    @jax.jit
-    def run(arguments, masks, cotangents):
-        one = functools.partial(passes, cell.unroll)
-        found = jax.vmap(one)(arguments, masks, cotangents)
-        weights, *rest = arguments
-        rest, change = jax.tree.map(operator.itemgetter(0), (rest, cotangents))
-        alone = jax.vmap(lambda w: one((w, *rest), masks[0], change)[2][0])(weights)
-        return found, alone
-
-    arguments, cotangents = jax.tree.map(lambda *a: np.stack(a), *many)
-    with jax.enable_x64(True):
-        return many, masks, jax.tree.map(np.asarray, run(arguments, masks, cotangents))
-
-
-def test_vmap_over_everything_equals_a_loop(cell):
-    many, masks, (found, _) = mapped(cell)
-    for k, (arguments, cotangents) in enumerate(many):
-        want = solve(cell, arguments, masks[k], cotangents)[0][1, False]
-        close(jax.tree.map(operator.itemgetter(k), found), want, **F64)
-
-
-def test_vmap_over_weights_alone_equals_a_loop(cell):
-    many, masks, (_, alone) = mapped(cell)
-    (_, *rest), cotangents = many[0]
-    for k, ((weights, *_), _) in enumerate(many):
-        want = solve(cell, (weights, *rest), masks[0], cotangents)[0]
-        want = want[1, False][2][0]
-        close(jax.tree.map(operator.itemgetter(k), alone), want, **F64)
