@@ -211,7 +211,8 @@ def solved(cell):
 def derived(cell):
     """Products with the second derivative of a loss in the bias.
 
-    By form and way (forward over reverse, reverse over reverse), and that of the scanned step.
+    By way (forward over reverse, and for one cell reverse over reverse, the dearest of all passes
+    to compile), and that of the scanned step.
     """
     arguments, cotangents, *_ = solved(cell)
     direction = np.random.default_rng(1).normal(size=arguments[0].bias.shape)
@@ -233,13 +234,10 @@ def derived(cell):
         def forward(unroll):
             return jax.jvp(gradient(unroll), (weights.bias,), (direction,))[1]
 
-        second = {}
-        for form in FORMS:
-            with use_form(form):
-                second[form, "forward"] = forward(cell.unroll)
-                if form == 1:  # the dearest of all passes to compile
-                    pull = jax.vjp(gradient(cell.unroll), weights.bias)[1]
-                    second[form, "reverse"] = pull(direction)[0]
+        second = {"forward": forward(cell.unroll)}
+        if cell is CELLS["lstm"]:
+            pull = jax.vjp(gradient(cell.unroll), weights.bias)[1]
+            second["reverse"] = pull(direction)[0]
         return second, forward(functools.partial(scanned, cell))
 
     with jax.enable_x64(True):
@@ -311,15 +309,11 @@ def test_an_equation_with_weights_of_its_own_has_the_gradients_of_a_plain_scan(n
     close(got, gradients(_cell_scan.run_forward), **F64)
 
 
-@pytest.mark.parametrize(
-    "way",
-    [(1, "forward"), (1, "reverse"), (4, "forward")],
-    ids=str,
-)
-def test_second_derivatives_equal_those_of_the_scanned_step(cell, way):
+def test_second_derivatives_equal_those_of_the_scanned_step(cell):
     second, want = derived(cell)
     assert np.abs(want).max() > 0
-    np.testing.assert_allclose(second[way], want, **F64)
+    for found in second.values():
+        np.testing.assert_allclose(found, want, **F64)
 
 
 @functools.cache
