@@ -6,6 +6,4 @@ from gatedjax.models.ssan.encoder import SSANEncoder as SSANEncoder
 from gatedjax.models.ssan.encoder import SSANEncoderOutput as SSANEncoderOutput
 from gatedjax.models.ssan.encoder import SSANMemory as SSANMemory
 from gatedjax.models.ssan.encoder import SSANOrder as SSANOrder
-from gatedjax.models.ssan.encoder import run_layers as run_layers
-from gatedjax.models.ssan.encoder import schedule as schedule
 from gatedjax.models.ssan.selector import SelectorConfig as SelectorConfig
