@@ -142,29 +142,21 @@ def _open_named(name: str, split: str) -> Source | None:
         return _open_hugging_face(name, split)
     if name.startswith("tfds:"):
         return _open_tfds(name, split)
-    # The sets of gatedjax.data come before TFDS sets with the same name.
-    if name in names():
-        data = load(name, split)
-        classes = data.info.class_names if isinstance(data, DataSet) else None
-        example = data[0] if classes else {}
-        if "tokens" not in example or "query" in example:
-            raise ValueError(f"data must be a data set of labelled texts, got {name!r}")
-        # The column of each text, and its name in an example. The demo is read like a file, because
-        # its sentences keep their spaces and capitals.
-        keys = {"text": "text" if name == "demo" else "tokens"}
-        if "hypothesis" in example:
-            keys = {"premise": "tokens", "hypothesis": "hypothesis"}
-        shown = "demo (sentences of three authors)" if name == "demo" else name
-        rows = functools.partial(_examples, data, keys)
-        return open_dicts(shown, rows, (*keys, "label"), {"label": classes})
-    # All names of TFDS are identifiers, so that a wrong path does not import TFDS.
-    if name.isidentifier():
-        with contextlib.suppress(ImportError):
-            import tensorflow_datasets as tfds  # Imported last, because it takes a second.
-
-            if name in tfds.list_builders(with_community_datasets=False):
-                return _open_tfds(name, split)
-    return None
+    if name not in names():
+        return None
+    data = load(name, split)
+    classes = data.info.class_names if isinstance(data, DataSet) else None
+    example = data[0] if classes else {}
+    if "tokens" not in example or "query" in example:
+        raise ValueError(f"data must be a data set of labelled texts, got {name!r}")
+    # The column of each text, and its name in an example. The demo is read like a file, because
+    # its sentences keep their spaces and capitals.
+    keys = {"text": "text" if name == "demo" else "tokens"}
+    if "hypothesis" in example:
+        keys = {"premise": "tokens", "hypothesis": "hypothesis"}
+    shown = "demo (sentences of three authors)" if name == "demo" else name
+    rows = functools.partial(_examples, data, keys)
+    return open_dicts(shown, rows, (*keys, "label"), {"label": classes})
 
 
 def _examples(data: DataSet, keys: dict[str, str]) -> Iterator[object]:
