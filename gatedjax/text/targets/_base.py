@@ -11,7 +11,7 @@ import numpy as np
 from gatedjax._utils.types import Json
 from gatedjax.lexicon import Head, Readings
 from gatedjax.text.answers._prediction import AnyPrediction, Prediction
-from gatedjax.text.sources._labels import Classes, Label, read_label
+from gatedjax.text.sources._labels import Classes, Label
 
 Names = Sequence[Label]
 Weights = np.ndarray | None
@@ -113,8 +113,7 @@ class Target(abc.ABC):
 
     def encode(self, labels: Sequence[Any]) -> np.ndarray:
         """Returns the targets of texts with these labels."""
-        # The classes of a folder from elsewhere may have spaces around them.
-        place = {read_label("label", label): number for number, label in enumerate(self.classes)}
+        place = {label: number for number, label in enumerate(self.classes)}
         return np.array([place[label] for label in labels], np.int32)
 
     def find_unknown(self, labels: Sequence[Any]) -> list[Label]:
@@ -255,9 +254,9 @@ class Target(abc.ABC):
         """Returns the groups in which words are listed, and the weights of the words in them."""
         return self.classes, weights
 
-    def name_groups(self, targets: np.ndarray) -> list[Any]:
+    def name_groups(self, targets: np.ndarray) -> list[frozenset[Label]]:
         """Returns for each text the names of the groups of words of which it has examples."""
-        return [self.classes[i] for i in targets.tolist()]
+        return [frozenset([self.classes[i]]) for i in targets.tolist()]
 
 
 class ScoreTarget(Target):
@@ -271,7 +270,7 @@ class ScoreTarget(Target):
     def group_words(self, weights: np.ndarray) -> tuple[tuple[Label, ...], np.ndarray]:
         return SIDES, np.concatenate([-weights, weights], 1)
 
-    def name_groups(self, targets: np.ndarray) -> list[Any]:
+    def name_groups(self, targets: np.ndarray) -> list[frozenset[Label]]:
         # A text at the median has examples of both groups.
         middle = np.median(targets)
         return [
