@@ -318,16 +318,25 @@ class NetworkLearner(Learner):
         config: TrainConfig,
         facts: Mapping[str, object],
     ) -> FitResult:
-        """Trains the network; `minutes` includes the time of earlier parts of the run."""
+        """Trains the network; `minutes` includes the time of earlier parts of the run, and no
+        compilation.
+        """
         clock, minutes = self._folder / "seconds", self.options.minutes
-        watch = Stopwatch(float(clock.read_text()) if clock.exists() else 0.0)
+        seconds = float(clock.read_text()) if clock.exists() else 0.0
+        # None before the first event, because the checks before the first step trace the network,
+        # which is a part of compilation.
+        last: float | None = None
 
         def hook(event: str, step: int, state: Any, metrics: Mapping[str, Any]) -> bool:
-            watch.pass_event(compiled=event == "compiled")
+            nonlocal seconds, last
+            now = time.monotonic()
+            if last is not None and event != "compiled":
+                seconds += now - last
+            last = now
             # The time is written with each checkpoint: a continued run repeats the steps after it.
             if event == "save":
-                write_atomic(clock, f"{watch.seconds():.3f}".encode())
-            return minutes is not None and watch.seconds() >= 60 * minutes
+                write_atomic(clock, f"{seconds:.3f}".encode())
+            return minutes is not None and seconds >= 60 * minutes
 
         # `fit` handles the signals, and a second SIGTERM must end a process that compiles.
         with default_sigterm():
@@ -379,27 +388,6 @@ def _parts(
             texts = tuple(rows.cut(max_len) for rows in texts)
         parts[name] = _Part(texts, corpus.labels)
     return data.split(parts)
-
-
-class Stopwatch:
-    """Measures the seconds of training without compilation."""
-
-    def __init__(self, used: float = 0.0, now: Callable[[], float] | None = None) -> None:
-        self._now, self._used = now or time.monotonic, used
-        # None before the first event, because the checks before the first step trace the network,
-        # which is a part of compilation.
-        self._last: float | None = None
-
-    def pass_event(self, *, compiled: bool) -> None:
-        """Adds the time since the last event; if `compiled` is True the time is left out."""
-        now = self._now()
-        if self._last is not None and not compiled:
-            self._used += now - self._last
-        self._last = now
-
-    def seconds(self) -> float:
-        """Returns the seconds of training so far."""
-        return self._used if self._last is None else self._used + self._now() - self._last
 
 
 def _render_time_up(minutes: float, steps: int, planned: int, epoch: int) -> str:
