@@ -111,7 +111,8 @@ def prepare(options: Prepare) -> int:
         tfds.disable_progress_bar()
     # TFDS downloads the files of the data sets that it defines.
     manual_dir = options.manual_dir if declared.tfds is not None else None
-    with _no_empty_folders(_prepared.builder_of(name, options.data_dir).data_path):
+    builder = _prepared.builder_of(name, options.data_dir)
+    with _no_empty_folders(Path(builder.data_path), _prepared.downloads_of(builder)):
         builder = _prepared.prepare(name, data_dir=options.data_dir, manual_dir=manual_dir)
     state = "was already prepared" if was_prepared else "is prepared"
     say_wrapped(f"{name} {state} in {builder.data_path}")
@@ -153,11 +154,9 @@ def _read_first(declared: "DataSet", folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _no_empty_folders(path: str) -> Iterator[None]:
+def _no_empty_folders(path: Path, downloads: Path) -> Iterator[None]:
     """Removes new folders that are still empty if its block raises an error."""
-    # data_path is data_dir/name/version, because the data sets here have no config of TFDS.
-    downloads = Path(path).parents[1] / "downloads"
-    folders = (downloads / "extracted", downloads, Path(path), *Path(path).parents)
+    folders = (downloads / "extracted", downloads, path, *path.parents)
     # A folder that was there before may be empty on purpose.
     new = [folder for folder in folders if not folder.exists()]
     try:

@@ -182,9 +182,9 @@ class PlannedBatches(StepBatches):
 
 
 def check_sizes(**sizes: int | None) -> None:
-    """Raises ValueError if a keyword argument, a size by name, is below 1; None is allowed."""
+    """Raises ValueError unless each keyword argument, a size by name, is at least 1."""
     for name, size in sizes.items():
-        if size is not None and size < 1:
+        if size is None or size < 1:
             raise ValueError(f"{name} must be at least 1, got {size}")
 
 

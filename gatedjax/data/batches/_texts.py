@@ -55,8 +55,7 @@ class Batches(SequenceBatches):
         shuffle: bool = True,
         one_pass: bool = False,
     ) -> None:
-        # None is the size of batches of a number of tokens, which texts do not have.
-        check_sizes(batch_size=batch_size or 0)
+        check_sizes(batch_size=batch_size)
         if len(encoded) == 0:
             raise ValueError("encoded must not be empty, got no texts")
         self.encoded, self.batch_size = encoded, batch_size
