@@ -1,7 +1,6 @@
 """The computations of the explorer: the answers to a page about one model or two, as JSON."""
 
 import dataclasses
-import importlib.metadata
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -115,7 +114,7 @@ class Explorer:
             "title": first.title,
             "example": first.example(),
             "origin": first.describe_example(),
-            "library": describe_library(),
+            "library": {"name": "gatedjax", "version": __version__},
         }
 
     def answer(self, message: Mapping[str, Any]) -> Json:
@@ -176,15 +175,3 @@ class Explorer:
         """Raises ValueError if the explorer has been closed."""
         if self._closed:
             raise ValueError("the explorer must be open, got a closed one: start it again")
-
-
-def describe_library() -> Json:
-    """Returns {"name", "version", "address"} of the library, for the foot of the page."""
-    try:
-        urls = importlib.metadata.metadata("gatedjax").get_all("Project-URL") or []
-    except importlib.metadata.PackageNotFoundError:
-        urls = []
-    # An entry is "label, address".
-    addresses = (url.partition(",")[2].strip() for url in urls)
-    address = next((a for a in addresses if a.startswith("https://")), "")
-    return {"name": "gatedjax", "version": __version__, "address": address}
