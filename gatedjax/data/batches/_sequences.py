@@ -102,7 +102,6 @@ class SequenceBatches(PlannedBatches):
         )
         real = sum(int(sizes.sum()) for sizes in every.values())
         self.padding_fraction = self._padding(real, [edge * len(every) for edge in self.edges])
-        """Share of padding among the cells of an epoch, filler rows included."""
 
     def eval(self) -> "SequenceBatches":
         """Returns an ordered pass of these batches: `len` batches, each example exactly once.

@@ -74,26 +74,14 @@ class Batches(SequenceBatches):
 
     @classmethod
     def eval(  # type: ignore[override]  # a pass of texts, and not of batches
-        cls,
-        encoded: Encoded,
-        *,
-        batch_size: int,
-        bucket_edges: Sequence[int] | None = None,
-        max_buckets: int = 4,
+        cls, encoded: Encoded, *, batch_size: int, **options: Any
     ) -> "Batches":
         """Returns an ordered pass: `len` batches, each text exactly once, bucket by bucket.
 
-        `encoded` are the texts as ids, and `batch_size` is the number of texts per batch.
-        `bucket_edges` are the padded lengths; for None at most `max_buckets` are chosen.
+        `encoded` are the texts as ids, `batch_size` is the number of texts per batch, and `options`
+        are bucket_edges and max_buckets as of `Batches`.
         """
-        return cls(
-            encoded,
-            batch_size=batch_size,
-            bucket_edges=bucket_edges,
-            max_buckets=max_buckets,
-            shuffle=False,
-            one_pass=True,
-        )
+        return cls(encoded, batch_size=batch_size, **options, shuffle=False, one_pass=True)
 
 
 class WithStep:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from gatedjax.data.files._source import Example, ReadReport, Source, SourceInfo
-from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary, most_frequent, read_words
+from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary, read_words
 
 EOS = "<eos>"
 _UNKNOWN = SPECIALS[UNK]
@@ -47,19 +48,9 @@ class ClosedVocabulary(Vocabulary):
         lowercase: bool = False,
         max_size: int | None = None,
     ) -> "ClosedVocabulary":
-        """Collects the words of sources by descending frequency, equal counts alphabetically.
-
-        Args:
-          sources: sequences of examples with "tokens".
-          min_count: drop words that occur less often.
-          lowercase: True to count and look up words in lower case.
-          max_size: keep at most this many words; None keeps all words.
-
-        Returns:
-          The vocabulary.
-        """
-        words = most_frequent(sources, min_count=min_count, lowercase=lowercase)
-        return cls(words[:max_size], lowercase=lowercase)
+        """Collects the words of sources, as `Vocabulary.build` does; all ids are words."""
+        options: Any = {"min_count": min_count, "lowercase": lowercase, "max_size": max_size}
+        return super().build(sources, **options)
 
     def encode(self, tokens: Iterable[str]) -> list[int]:
         """Returns the ids of tokens; unknown tokens get the id of `<unk>`.
@@ -153,14 +144,11 @@ class TokenStream(Source):
             tokens += sentence["tokens"]
         self.vocabulary = vocabulary
         self.ids = np.array(vocabulary.encode(tokens), np.int32)
-        """The ids of all tokens, int32 [n]."""
         # The batches of all epochs read this array, so a write must fail.
         self.ids.setflags(write=False)
         self.end_id = vocabulary.encode([end])[0]
         self.unknown = sum(token not in vocabulary for token in tokens)
-        """The number of tokens outside the vocabulary; `<unk>` in the text does not count."""
         self.first_id = int(sentences[0]["example_id"])
-        """The first example id of windows, which differs between splits."""
 
     @property
     def num_tokens(self) -> int:

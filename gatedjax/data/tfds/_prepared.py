@@ -42,7 +42,8 @@ def builder_of(name: str, data_dir: str | Path | None) -> "DatasetBuilder":
 
 
 def downloads_of(builder: "DatasetBuilder") -> Path:
-    """Returns TFDS's folder of downloads in data_dir; data_path is data_dir/name/[config/]version."""
+    """Returns TFDS's folder of downloads, which is in data_dir."""
+    # data_path is data_dir/name/[config/]version.
     path = Path(builder.data_path)
     return next(p for p in path.parents if p.name == builder.name).with_name("downloads")
 
