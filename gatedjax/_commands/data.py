@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from gatedjax._utils.cli import parse_command, program, status_of
+from gatedjax._utils.field_limits import at_least
+from gatedjax._utils.limits import MOST_STEPS
 from gatedjax._utils.missing import missing
 from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say, say_wrapped, terminal_width
@@ -51,7 +53,7 @@ class Check(Prepare):
 
     strict: Flag = False
     """Exit with status 1 if a line was quarantined."""
-    limit: int = 20
+    limit: Annotated[int, at_least(0, MOST_STEPS)] = 20
     """The number of quarantined lines that are printed."""
 
 
@@ -193,8 +195,6 @@ def check(options: Check) -> int:
     """Prints the report of a data set; returns 1 if a check failed, else 0."""
     from gatedjax._commands import _data_check
 
-    if options.limit < 0:
-        raise ValueError(f"--limit must be at least 0, got {options.limit}")
     report = _data_check.check(
         options.name, manual_dir=options.manual_dir, data_dir=options.data_dir
     )
