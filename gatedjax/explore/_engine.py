@@ -143,16 +143,15 @@ class Explorer:
         self.check_open()
         return state
 
-    def warm_up(self) -> None:
-        """Compiles the programs for short texts, for all models at the same time."""
+    def warm_up(self) -> list[threading.Thread]:
+        """Starts a thread for each model that compiles its programs for short texts."""
         closed = (lambda: self._closed,)
         warm_ups = [view.warm_up for view in self.views]
         # Daemon threads, because the end of the process should not wait for them.
         threads = [threading.Thread(target=run, args=closed, daemon=True) for run in warm_ups]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        return threads
 
     def close(self, seconds: float = -1) -> bool:
         """Prevents new computations, and waits at most `seconds` for running ones (-1: no limit),

@@ -76,7 +76,7 @@ def stopped(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Server, "serve_forever", serve)
-    monkeypatch.setattr(Explorer, "warm_up", lambda self: None)
+    monkeypatch.setattr(Explorer, "warm_up", lambda self: [])
     return asked
 
 
