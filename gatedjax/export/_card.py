@@ -182,7 +182,7 @@ def check_kind(
     config: Mapping[str, Tree], accepted: Kind | Collection[Kind], folder: str | Path
 ) -> Kind:
     """Returns the kind of a model folder, which must be among `accepted` in a known format."""
-    facts = config.get(KEY)
+    facts: Any = config.get(KEY)
     try:
         version, kind = facts["format"], facts["kind"]
         is_newer = version > FORMAT
