@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from gatedjax._utils import limits
 from gatedjax._utils.choices import suggestion
-from gatedjax._utils.field_limits import POSITIVE, SHARE, at_least
+from gatedjax._utils.field_limits import POSITIVE, SHARE, SHARE_OR_ALL, at_least
 from gatedjax._utils.json import to_json
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Json
@@ -156,7 +156,7 @@ class TextOptions:
         "Share of the words with an open gate, for lexicon, states and ganet (default: for ganet "
         "0.5, else the smallest share that surely loses at most one point on three folds). With 1 "
         "all words are read.",
-        _check_that(lambda share: 0 < share <= 1, "in (0, 1]"),
+        SHARE_OR_ALL.check,
         models=(_prediction.LEXICON, _prediction.STATES, "ganet"),
     )
     max_len: int = _option(
