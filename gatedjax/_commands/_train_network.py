@@ -25,6 +25,7 @@ from gatedjax.text.answers._prediction import OF_WORDS
 from gatedjax.text.fit._network import remove_work, work_folder
 from gatedjax.text.models._entries import networks
 from gatedjax.training import OptimizerConfig, StoppedBySignal, TrainConfig
+from gatedjax.training.identity import flatten
 
 T = TypeVar("T")
 Inferred = Annotated[Unset[T], tyro.conf.arg(help_behavior_hint="")]
@@ -187,13 +188,7 @@ def train_network(command: Any, kind: str) -> int:
     return 0
 
 
-def _changes(options: Any, default: Any, prefix: str = "") -> dict[str, Any]:
+def _changes(options: Any, default: Any) -> dict[str, Any]:
     """Returns the values that differ from the defaults, by name such as "gates.density"."""
-    changes: dict[str, Any] = {}
-    for field in dataclasses.fields(options):
-        value, before = getattr(options, field.name), getattr(default, field.name)
-        if dataclasses.is_dataclass(value) and dataclasses.is_dataclass(before):
-            changes |= _changes(value, before, f"{prefix}{field.name}.")
-        elif value != before:
-            changes[f"{prefix}{field.name}"] = value
-    return changes
+    values, before = (flatten(dataclasses.asdict(x)) for x in (options, default))
+    return {name: value for name, value in values.items() if value != before[name]}
