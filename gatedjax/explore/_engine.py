@@ -69,11 +69,6 @@ class Explorer:
     tokenized: bool = False  # texts for a reader are tokens with spaces between them
 
     def __post_init__(self) -> None:
-        if not self.models or len(self.models) != len(self.names):
-            raise ValueError(
-                f"names must have a name for each of the {len(self.models)} models, got "
-                f"{list(self.names)!r}"
-            )
         # Two models of the same name could not be distinguished on the page.
         if len(set(self.names)) < len(self.names):
             self.names = [f"{name} ({number})" for number, name in enumerate(self.names, 1)]
