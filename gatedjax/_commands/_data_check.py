@@ -147,17 +147,13 @@ def _origin(
         folder = Path(manual_dir).expanduser()
         if not folder.is_dir():
             raise FileNotFoundError(f"manual_dir {folder}: there is no such folder")
-        missing = []
+        missing = {}
         for part in declared.official:
-            try:
-                path, looked_for = declared.files.find(folder, part)
-            except ValueError:  # `_read_part` reports a damaged archive
-                return folder, f"raw files in {folder}"
+            path, looked_for = declared.files.find(folder, part)
             if path is not None:
                 return folder, f"raw files in {folder}"
-            missing.append(looked_for)
-        names = ", ".join(dict.fromkeys(missing))
-        nowhere = f"no {names} below manual_dir {folder}, and "
+            missing[looked_for] = part
+        nowhere = f"no {', '.join(missing)} below manual_dir {folder}, and "
     place = _prepared.builder_of(declared.name, data_dir).data_path
     if not _prepared.is_prepared(declared.name, data_dir):
         raise FileNotFoundError(
