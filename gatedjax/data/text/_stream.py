@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from gatedjax.data.files._source import Example, ReadReport, Source, SourceInfo
-from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary, read_words
+from gatedjax.data.text._vocabulary import SPECIALS, Vocabulary, read_words
 
 EOS = "<eos>"
-_UNKNOWN = SPECIALS[UNK]
 
 
 class ClosedVocabulary(Vocabulary):
@@ -51,23 +50,6 @@ class ClosedVocabulary(Vocabulary):
         """Collects the words of sources, as `Vocabulary.build` does; all ids are words."""
         options: Any = {"min_count": min_count, "lowercase": lowercase, "max_size": max_size}
         return super().build(sources, **options)
-
-    def encode(self, tokens: Iterable[str]) -> list[int]:
-        """Returns the ids of tokens; unknown tokens get the id of `<unk>`.
-
-        Raises:
-          ValueError: for an unknown token if `<unk>` is not in the vocabulary.
-        """
-        words = [token.lower() for token in tokens] if self.lowercase else tokens
-        if _UNKNOWN in self._ids:
-            unknown = self._ids[_UNKNOWN]
-            return [self._ids.get(word, unknown) for word in words]
-        try:
-            return [self._ids[word] for word in words]
-        except KeyError as error:
-            raise ValueError(
-                f"tokens must be in the vocabulary, which has no <unk>, got {error.args[0]!r}"
-            ) from None
 
     @classmethod
     def load(cls, path: str | Path) -> "ClosedVocabulary":

@@ -123,11 +123,20 @@ class Vocabulary:
         return (word.lower() if self.lowercase else word) in self._ids
 
     def encode(self, tokens: Iterable[str]) -> list[int]:
-        """Returns the id of each token; unknown tokens get 1, the id of `<unk>`."""
-        get = self._ids.get
-        if self.lowercase:
-            return [get(token.lower(), UNK) for token in tokens]
-        return [get(token, UNK) for token in tokens]
+        """Returns the id of each token; unknown tokens get the id of `<unk>`.
+
+        Raises:
+          ValueError: for an unknown token of a `ClosedVocabulary` without `<unk>`.
+        """
+        words = [token.lower() for token in tokens] if self.lowercase else list(tokens)
+        get, unknown = self._ids.get, self._ids.get(SPECIALS[UNK], -1)
+        ids = [get(word, unknown) for word in words]
+        if unknown < 0 and unknown in ids:
+            raise ValueError(
+                "tokens must be in the vocabulary, which has no <unk>, got "
+                f"{words[ids.index(unknown)]!r}"
+            )
+        return ids
 
     def decode(self, ids: Iterable[int]) -> tuple[str, ...]:
         """Returns the words of ids, `<pad>` and `<unk>` included."""
