@@ -10,7 +10,7 @@ from typing import Any, Literal, overload
 
 from gatedjax.data.files import _unpack
 from gatedjax.data.files._lines import FileRows
-from gatedjax.data.files._paths import AnyPath
+from gatedjax.data.files._paths import Found
 from gatedjax.data.files._source import Source, SourceInfo
 from gatedjax.data.sets._all import check_known, not_there, resolve
 from gatedjax.data.sets._all import names as names
@@ -55,7 +55,7 @@ def _look(declared: DataSet, data_dir: str | Path | None, manual_dir: str | Path
 
 def _find(
     declared: DataSet, part: str, data_dir: str | Path | None, manual_dir: str | Path | None
-) -> AnyPath | None:
+) -> Found | None:
     """Returns the raw file of a part, or None if the prepared set is read instead."""
     if manual_dir is None:
         return None
