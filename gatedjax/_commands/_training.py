@@ -176,8 +176,8 @@ def fit(
     from gatedjax.text.fit._fit import train_any
 
     train, validation, test = tables
-    others: Any = {"validation": validation, "test": test, "max_aside": command.max_aside}
-    return train_any(kind, train, options, run, **others, say=report, progress=run is not None)
+    parts: Any = {"validation": validation, "test": test, "max_aside": command.max_aside}
+    return train_any(kind, train, options, run, **parts, say=report, progress=run is not None)
 
 
 def save(command: TrainOptions, kind: str, options: Any, trained: Any) -> None:

@@ -108,7 +108,7 @@ def _differences(first: Any, second: Any) -> list[str]:
     old, new = (
         # As texts, because NaN is not equal to itself.
         {
-            jax.tree_util.keystr(path, simple=True, separator="."): json.dumps(value)
+            jax.tree_util.keystr(path, simple=True, separator="."): repr(value)
             for path, value in jax.tree_util.tree_leaves_with_path(tree, lambda x: x is None)
         }
         for tree in (first, second)

@@ -111,7 +111,7 @@ def parse(
     elsewhere: Callable[[str], str | None] = lambda name: None,
     **tyro_options: Any,
 ) -> C:
-    """Parses the options of a command, whose fields declare their limits. `words` is the field of
+    """Parses the options of a command within the limits of its fields. `words` is the field of
     words allowed after options, and `elsewhere` returns the message about an option that another
     form of the command has.
     """

@@ -235,8 +235,13 @@ class ClozeBatches(PlannedBatches):
     def eval(cls, encoded: EncodedCloze, *, batch_size: int, **options: Any) -> "ClozeBatches":
         """Returns an ordered pass: `len` batches, each question exactly once, bucket by bucket.
 
-        `encoded` are the questions, `batch_size` is the number of rows per batch, and `options` are
-        shapes, max_shapes, characters and dense_cells as of `ClozeBatches`.
+        Args:
+          encoded: the questions, an `EncodedCloze` that `encode_cloze` returns.
+          batch_size: rows per batch.
+          **options: shapes, max_shapes, characters and dense_cells, as of `ClozeBatches`.
+
+        Returns:
+          The batches, which are not shuffled.
         """
         return cls(encoded, batch_size=batch_size, **options, shuffle=False, one_pass=True)
 

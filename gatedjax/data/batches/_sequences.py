@@ -71,8 +71,8 @@ class SequenceBatches(PlannedBatches):
         shuffle: bool = True,
         one_pass: bool = False,
     ) -> None:
-        given = {"batch_size": batch_size, "max_tokens": max_tokens}
-        sizes = {name: size for name, size in given.items() if size is not None}
+        options = {"batch_size": batch_size, "max_tokens": max_tokens}
+        sizes = {name: size for name, size in options.items() if size is not None}
         if len(sizes) != 1:
             raise ValueError(
                 "batch_size or max_tokens must be given, and not both, got "

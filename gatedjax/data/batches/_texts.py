@@ -78,8 +78,13 @@ class Batches(SequenceBatches):
     ) -> "Batches":
         """Returns an ordered pass: `len` batches, each text exactly once, bucket by bucket.
 
-        `encoded` are the texts as ids, `batch_size` is the number of texts per batch, and `options`
-        are bucket_edges and max_buckets as of `Batches`.
+        Args:
+          encoded: the texts as ids, an `Encoded` that `encode` returns.
+          batch_size: texts per batch.
+          **options: bucket_edges and max_buckets, as of `Batches`.
+
+        Returns:
+          The batches, which are not shuffled.
         """
         return cls(encoded, batch_size=batch_size, **options, shuffle=False, one_pass=True)
 

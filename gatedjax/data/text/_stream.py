@@ -47,7 +47,17 @@ class ClosedVocabulary(Vocabulary):
         lowercase: bool = False,
         max_size: int | None = None,
     ) -> "ClosedVocabulary":
-        """Collects the words of sources, as `Vocabulary.build` does; all ids are words."""
+        """Collects the words of sources by descending frequency, equal counts alphabetically.
+
+        Args:
+          sources: sequences of examples with "tokens".
+          min_count: drop words that occur less often.
+          lowercase: True to count and look up words in lower case.
+          max_size: keep at most this many words; None keeps all words.
+
+        Returns:
+          The vocabulary.
+        """
         options: Any = {"min_count": min_count, "lowercase": lowercase, "max_size": max_size}
         return super().build(sources, **options)
 

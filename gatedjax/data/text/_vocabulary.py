@@ -107,8 +107,8 @@ class Vocabulary:
                 folded[word.lower()] += n
             counts = folded
         # A text may have the word <unk>, which already has an id.
-        found = [w for w, n in counts.items() if n >= min_count and w not in cls._specials]
-        words = sorted(found, key=lambda w: (-counts[w], w))
+        frequent = [w for w, n in counts.items() if n >= min_count and w not in cls._specials]
+        words = sorted(frequent, key=lambda w: (-counts[w], w))
         return cls(words[: None if max_size is None else max_size - fixed], lowercase=lowercase)
 
     @property
