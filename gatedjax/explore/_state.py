@@ -68,9 +68,9 @@ def check_state(message: Mapping[str, Any]) -> State:
     """
     values = {name: message[name] for name in _RULES if name in message}
     for name, value in values.items():
-        wanted, holds = _RULES[name]
+        requirement, holds = _RULES[name]
         if not holds(value):
-            raise ValueError(f"{name} must be {wanted}, got {value!r:.40}")
+            raise ValueError(f"{name} must be {requirement}, got {value!r:.40}")
     forced = {int(place): is_open for place, is_open in values.get("forced", {}).items()}
     return State(**{**values, "forced": forced, "off": tuple(values.get("off", ()))})
 
