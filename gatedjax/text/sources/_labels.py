@@ -149,7 +149,8 @@ class Classes:
         self._looks: dict[str, tuple[Label, str]] = {}
         self._truths: set[bool] = set()
         for label in classes or ():
-            self.place(label, "the model", 1)
+            # The classes of a folder from elsewhere may have spaces around them.
+            self.place(read_label(noun, label), "the model", 1)
         self._classes = classes
 
     def place(self, label: Label | Labels, where: str, line: int) -> int:

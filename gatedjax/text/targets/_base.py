@@ -11,7 +11,7 @@ import numpy as np
 from gatedjax._utils.types import Json
 from gatedjax.lexicon import Head, Readings
 from gatedjax.text.answers._prediction import AnyPrediction, Prediction
-from gatedjax.text.sources._labels import Classes, Label
+from gatedjax.text.sources._labels import Classes, Label, read_label
 
 Names = Sequence[Label]
 Weights = np.ndarray | None
@@ -113,7 +113,8 @@ class Target(abc.ABC):
 
     def encode(self, labels: Sequence[Any]) -> np.ndarray:
         """Returns the targets of texts with these labels."""
-        place = {label: number for number, label in enumerate(self.classes)}
+        # The classes of a folder from elsewhere may have spaces around them.
+        place = {read_label("label", label): number for number, label in enumerate(self.classes)}
         return np.array([place[label] for label in labels], np.int32)
 
     def find_unknown(self, labels: Sequence[Any]) -> list[Label]:
