@@ -77,7 +77,7 @@ def fit_lexicon(
     sample_weight: np.ndarray | None = None,
     head: Head | None = None,
     vectors: Vectors | None = None,
-    pseudo_count: float = 0.0,
+    pseudo_count: float | Sequence[float] = 0.0,
 ) -> Iterator[_lexicon.Lexicon]:
     """Fits lexicons of falling share to labelled texts, and yields one for each share.
 
@@ -108,6 +108,7 @@ def fit_lexicon(
       vectors: pretrained vectors of words, see `read_vectors`; None is none.
       pseudo_count: the number k. Where new texts seldom have the rare words, as in short questions,
         1 ranks these lower and is better than 0; where letters of rare words decide, it is worse.
+        With several numbers each share below 1 has a lexicon for each of them, in their order.
 
     Yields:
       The lexicon of each share.
@@ -123,28 +124,31 @@ def fit_lexicon(
     if sample_weight is not None:
         texts, labels, sample_weight = drop_unweighted(texts, labels, sample_weight)
     _check_arguments(texts, labels, head, shares)
-    if not 0 <= pseudo_count < np.inf:
+    pseudo_counts = np.atleast_1d(pseudo_count).tolist()
+    if not all(0 <= k < np.inf for k in pseudo_counts):
         raise ValueError(f"pseudo_count must be a finite number of at least 0, got {pseudo_count}")
     prior = head.compute_prior(labels, sample_weight)
     corpus = _count_words(texts, vectors)
     read_types = np.ones(len(corpus.types), bool)
-    before: _Stage | None = None
-    effects: np.ndarray | None = None
+    # The effects that choose the words need the weights of a stage that reads all words.
+    before = _fit_stage(corpus, labels, head, read_types, None, sample_weight)
+    if shares[0] == 1:
+        yield _make_lexicon(corpus, head, prior, read_types, before, 1.0)
+        shares = shares[1:]
+    if not shares:
+        return
+    ranks = [_compute_effects(corpus, head, before, sample_weight, k) for k in pseudo_counts]
     for share in shares:
-        if share < 1:
-            # The effects that choose the words need the weights of a stage that reads all words.
-            if before is None:
-                before = _fit_stage(corpus, labels, head, read_types, None, sample_weight)
-            if effects is None:
-                effects = _compute_effects(corpus, head, before, sample_weight, pseudo_count)
+        start = before
+        for effects in ranks:
             read_types = choose_words(effects, corpus.counts, share * len(corpus.ids))
             if not read_types.any():
                 raise EmptyLexicon(
                     f"share must leave a word to read, got {share} of {len(corpus.ids):,} words: "
                     "even the rarest word takes more; choose a larger share"
                 )
-        before = _fit_stage(corpus, labels, head, read_types, before, sample_weight)
-        yield _make_lexicon(corpus, head, prior, read_types, before, share)
+            before = _fit_stage(corpus, labels, head, read_types, start, sample_weight)
+            yield _make_lexicon(corpus, head, prior, read_types, before, share)
 
 
 def _check_arguments(
@@ -231,14 +235,11 @@ def _count_words(texts: Sequence[Sequence[str]], vectors: Vectors | None) -> _Co
     of_kinds = _features.select_spelling(spelling, np.arange(len(types), num_words))
     pieces, matrix = vectors or Vectors(NO_PIECES, np.zeros((0, 0), np.float32))
     split = pieces.split(types)
+    junctions = _features.Junctions(left, kinds, of_kinds)
+    of_pieces = _centre(matrix, split, counts[order])
     return _Corpus(
         *(types, ids, words.rows, words.num_texts, counts[order], ngrams, of_types, is_unit),
-        *(
-            _features.Junctions(left, kinds, of_kinds),
-            pieces,
-            _centre(matrix, split, counts[order]),
-            split,
-        ),
+        *(junctions, pieces, of_pieces, split),
     )
 
 
