@@ -20,6 +20,9 @@ SHARES = (1.0, 0.7, 0.5, 0.4, 0.3)
 _LEAST = 2
 # Words that occur at most this often set the threshold for unknown words.
 _RARE = 2
+# Texts without a word of another text are usual above this share of the training texts, as in
+# languages of many forms of a word, and this number. Their letters are evidence then.
+_USUAL, _LEAST_USUAL = 0.02, 10
 # Largest number of weights. The solver has a dozen arrays of this size, together 2 GB.
 _MOST_WEIGHTS = 20_000_000
 # Mean length of a text's sum of vectors, the same for many texts, and how many texts are many.
@@ -50,6 +53,7 @@ class _Corpus(NamedTuple):
     pieces: Pieces  # N pieces with vectors
     of_pieces: np.ndarray  # float32 [N, D], the vectors less their mean over the words of the texts
     split: _features.Spelling  # the pieces of each word
+    letters_suffice: bool
 
 
 class _Stage(NamedTuple):
@@ -227,6 +231,9 @@ def _count_words(texts: Sequence[Sequence[str]], vectors: Vectors | None) -> _Co
     np.minimum.at(begin, of_word, first[word])
     np.maximum.at(end, of_word, last[word])
     is_ngram &= begin < end
+    is_shared = first[: len(types)] < last[: len(types)]
+    num_alone = len(np.setdiff1d(words.rows, words.rows[is_shared[ids]]))
+    letters_suffice = num_alone > max(_USUAL * words.num_texts, _LEAST_USUAL)
     chosen = itertools.compress(numbers, is_ngram.tolist())
     ngrams = {ngram: position for position, ngram in enumerate(chosen)}
     column_of = np.where(is_ngram, np.cumsum(is_ngram) - 1, -1)
@@ -239,7 +246,7 @@ def _count_words(texts: Sequence[Sequence[str]], vectors: Vectors | None) -> _Co
     of_pieces = _centre(matrix, split, counts[order])
     return _Corpus(
         *(types, ids, words.rows, words.num_texts, counts[order], ngrams, of_types, is_unit),
-        *(junctions, pieces, of_pieces, split),
+        *(junctions, pieces, of_pieces, split, letters_suffice),
     )
 
 
@@ -418,8 +425,9 @@ def _make_lexicon(
     """
     scale, weights, num_words = stage.scale, stage.weights, len(stage.word_types)
     piece_weights = _weigh_pieces(corpus, stage)
-    # Strengths are at least 0, so that all unknown words are read with -1.
-    threshold = -1.0
+    # Strengths are at least 0, so that all unknown words are read with -1. Where letters suffice, a
+    # word without a known n-gram is not read.
+    threshold = 0.0 if corpus.letters_suffice else -1.0
     if share < 1:
         column_of = np.full(len(corpus.ngrams), -1)
         column_of[stage.ngrams] = len(scale) - len(stage.ngrams) + np.arange(len(stage.ngrams))
@@ -453,4 +461,5 @@ def _make_lexicon(
         head=head,
         pieces=corpus.pieces,
         piece_weights=piece_weights,
+        letters_suffice=corpus.letters_suffice,
     )
