@@ -20,9 +20,9 @@ SHARES = (1.0, 0.7, 0.5, 0.4, 0.3)
 _LEAST = 2
 # Words that occur at most this often set the threshold for unknown words.
 _RARE = 2
-# Texts without a word of another text are usual above this share of the training texts, as in
-# languages of many forms of a word, and this number. Their letters are evidence then.
-_USUAL, _LEAST_USUAL = 0.02, 10
+# Training texts without a word of another text, as a share and as a number. Above both such texts
+# are usual, as in languages with many forms of a word, and their letters are evidence.
+_SHARE_OF_STRANGERS, _MOST_STRANGERS = 0.02, 10
 # Largest number of weights. The solver has a dozen arrays of this size, together 2 GB.
 _MOST_WEIGHTS = 20_000_000
 # Mean length of a text's sum of vectors, the same for many texts, and how many texts are many.
@@ -232,8 +232,8 @@ def _count_words(texts: Sequence[Sequence[str]], vectors: Vectors | None) -> _Co
     np.maximum.at(end, of_word, last[word])
     is_ngram &= begin < end
     is_shared = first[: len(types)] < last[: len(types)]
-    num_alone = len(np.setdiff1d(words.rows, words.rows[is_shared[ids]]))
-    letters_suffice = num_alone > max(_USUAL * words.num_texts, _LEAST_USUAL)
+    num_strangers = len(np.setdiff1d(words.rows, words.rows[is_shared[ids]]))
+    letters_suffice = num_strangers > max(_SHARE_OF_STRANGERS * words.num_texts, _MOST_STRANGERS)
     chosen = itertools.compress(numbers, is_ngram.tolist())
     ngrams = {ngram: position for position, ngram in enumerate(chosen)}
     column_of = np.where(is_ngram, np.cumsum(is_ngram) - 1, -1)

@@ -169,7 +169,7 @@ class Lexicon:
         logits; None is `ClassHead(num_classes)`.
       pieces: the N pieces of words that have a vector.
       piece_weights: float32 [N, K], the part of each piece in the scores; None without pieces.
-      letters_suffice: True if a text is read without a known word, by its letters alone.
+      letters_suffice: True if a text is read without a known word, by its letters only.
     """
 
     num_classes: int

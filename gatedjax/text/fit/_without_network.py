@@ -99,10 +99,10 @@ class LexiconLearner(StagedLearner):
         self._pseudo_count = ranks = (0.0, _PSEUDO_COUNT)
         trials = super().try_shares(pairs, target)
         yield next(trials)
-        if others := list(trials):
-            best = int(np.argmin([trial.scores["loss"] for trial in others]))
+        if of_share := list(trials):
+            best = int(np.argmin([trial.scores["loss"] for trial in of_share]))
             self._pseudo_count = ranks[best]
-            yield others[best]
+            yield of_share[best]
 
     def start_trials(
         self, every: TextPart, pairs: Sequence[tuple[TextPart, TextPart]], target: Target, say: Say
