@@ -515,13 +515,6 @@ def test_a_work_folder_in_the_folder_of_the_model_is_refused(inside, here, tmp_p
     assert names(tmp_path) == []
 
 
-@pytest.mark.parametrize(("content", "seconds"), [("12.5", 12.5), ("", 0), ("nan", 0), ("-3", 0)])
-def test_damaged_seconds_do_not_keep_a_run_from_going_on(content, seconds, tmp_path):
-    (tmp_path / "seconds").write_text(content)
-    assert training_module._read_seconds(tmp_path / "seconds") == seconds
-    assert training_module._read_seconds(tmp_path / "none") == 0
-
-
 def test_minutes_stop_a_run_and_it_is_whole(here, tmp_path, monkeypatch, capsys):
     clock = iter(range(0, 100_000, 5))
     monkeypatch.setattr(training_module.time, "monotonic", lambda: float(next(clock)))

@@ -413,13 +413,13 @@ def test_examples_are_short_extracts_of_the_shortest_texts():
     listing = {"classes": [{"label": "x", "words": [{"word": "w"}]}, {"label": "y", "words": []}]}
     long = [*(f"a{i}" for i in range(20)), "w", *("b" * 40 for _ in range(9))]
     texts = [long, ["w"], ["w", "u"], ["w", "v"], ["w", "y"]]
-    found = find_examples(listing, texts, ["x", "x", "y", "x", "y"])
+    found = find_examples(listing, texts, list(map(frozenset, "xxyxy")))
     assert found["w"][0] == "w v"
     assert found["w"][1].startswith("a15 a16 a17 a18 a19 w bbb")
     assert len(found["w"][1]) <= 120
     listing = {"classes": [{"label": "x", "words": [{"word": "好看"}]}]}
     texts = [["很", "好看", "!", "ok"]]
-    assert find_examples(listing, texts, ["x"]) == {"好看": ["很好看 ! ok"]}
+    assert find_examples(listing, texts, [frozenset("x")]) == {"好看": ["很好看 ! ok"]}
 
 
 def test_a_prediction_below_the_limit_has_no_label(folder, capsys):
