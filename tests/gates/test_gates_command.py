@@ -32,6 +32,8 @@ def make_run(workdir, *, name="polarity", **changes):
     workdir.mkdir()
     words = gdata.Vocabulary.build([gdata.load("polarity", "train")])
     words.save(workdir / "vocabulary.json")
+    classes = gdata.load("polarity", "train").info.class_names
+    (workdir / "classes.json").write_text(json.dumps(classes))
     config = grouped(GANetConfig, **{**SMALL, **changes})
     batch = {"tokens": np.zeros((1, 2), np.int32), "lengths": np.ones(1, np.int32)}
     model = GANet(config, len(words), 2)
@@ -180,7 +182,7 @@ def test_ones_own_model_is_measured_on_a_file(here, tmp_path, capsys):
         (["--toy", "--draws", "1"], "--draws must be at least 2, got 1"),
         (["--workdir", "run", "--texts", "0"], "--texts must be at least 1, got 0"),
         (["--workdir", "run", "--samples", "1"], "--samples must be at least 2, got 1"),
-        (["--workdir", "run", "--tau", "0"], "--tau must be positive, got 0.0"),
+        (["--workdir", "run", "--tau", "0"], "--tau must be positive and finite, got 0.0"),
         (["--workdir", "run", "--longest", "25"], "--longest must be in [1, 24], got 25"),
         (["--workdir", "run", "--longest", "1"], "the shortest of "),
         (["--workdir", "run", "--preset", "trec"], "must be 'polarity', on which run was trained"),
@@ -245,6 +247,7 @@ def test_other_runs_and_damage_are_refused(here, tmp_path, capsys):
     words.save(tmp_path / "vocabulary.json")
     bare = {"config": {"model": {"hidden": 3}, "data": {"name": "ptb"}}}
     bare["vocabulary"] = words.digest()
+    (tmp_path / "classes.json").write_text(classes)
     saved(tmp_path, {"w": np.zeros(1, np.float32)}, bare)
     with pytest.raises(SystemExit):
         report("--workdir", tmp_path)
