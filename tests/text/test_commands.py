@@ -410,13 +410,6 @@ def test_every_option_that_changes_data_or_network_is_known(here, tmp_path, monk
     assert facts_of(tmp_path / "run", monkeypatch, num_steps=3, minutes=1) == facts[0]
 
 
-@pytest.mark.parametrize(("content", "seconds"), [("12.5", 12.5), ("", 0), ("nan", 0), ("-3", 0)])
-def test_damaged_seconds_do_not_keep_a_run_from_going_on(content, seconds, tmp_path):
-    (tmp_path / "seconds").write_text(content)
-    assert training_module._read_seconds(tmp_path / "seconds") == seconds
-    assert training_module._read_seconds(tmp_path / "none") == 0
-
-
 def test_minutes_stop_a_run_that_holds_its_share(here, tmp_path, monkeypatch, capsys):
     clock = iter(range(0, 100_000, 5))
     monkeypatch.setattr(training_module.time, "monotonic", lambda: float(next(clock)))

@@ -98,14 +98,15 @@ def test_folds_choose_the_rank_of_the_words_at_the_share_of_a_user(worse, monkey
 
     def fit(*args, pseudo_count, **kwargs):
         ranks.append(pseudo_count)
-        for lexicon in fit_lexicon(*args, pseudo_count=pseudo_count, **kwargs):
-            is_wrong = pseudo_count == worse and lexicon.share < 1
-            yield dataclasses.replace(lexicon, weights=lexicon.weights * (-1) ** is_wrong)
+        first, *rest = fit_lexicon(*args, pseudo_count=pseudo_count, **kwargs)
+        yield first
+        for lexicon, count in zip(rest, np.resize(pseudo_count, len(rest)), strict=True):
+            yield dataclasses.replace(lexicon, weights=lexicon.weights * (-1) ** (count == worse))
 
     monkeypatch.setattr("gatedjax.text.fit._without_network.fit_lexicon", fit)
     TextClassifier(share=0.5).fit(X, Y)
-    # Three folds of each rank, then the training texts without and with those of validation.
-    assert ranks == [0.0] * 3 + [1.0] * 3 + [1.0 - worse] * 2
+    # Three folds of both ranks, then the training texts without and with those of validation.
+    assert ranks == [(0.0, 1.0)] * 3 + [1.0 - worse] * 2
     ranks.clear()
     TextClassifier().fit(X, Y)
     assert set(ranks) == {0.0}
@@ -364,13 +365,13 @@ def test_examples_are_short_extracts_of_the_shortest_texts():
     listing = {"classes": [{"label": "x", "words": [{"word": "w"}]}, {"label": "y", "words": []}]}
     long = [*(f"a{i}" for i in range(20)), "w", *("b" * 40 for _ in range(9))]
     texts = [long, ["w"], ["w", "u"], ["w", "v"], ["w", "y"]]
-    found = find_examples(listing, texts, ["x", "x", "y", "x", "y"])
+    found = find_examples(listing, texts, list(map(frozenset, "xxyxy")))
     assert found["w"][0] == "w v"
     assert found["w"][1].startswith("a15 a16 a17 a18 a19 w bbb")
     assert len(found["w"][1]) <= 120
     listing = {"classes": [{"label": "x", "words": [{"word": "好看"}]}]}
     texts = [["很", "好看", "!", "ok"]]
-    assert find_examples(listing, texts, ["x"]) == {"好看": ["很好看 ! ok"]}
+    assert find_examples(listing, texts, [frozenset("x")]) == {"好看": ["很好看 ! ok"]}
 
 
 def test_a_prediction_below_the_limit_has_no_label(folder, capsys):

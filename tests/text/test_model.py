@@ -17,6 +17,7 @@ from gatedjax.models import GANet
 from gatedjax.text._options import TextOptions
 from gatedjax.text.answers._prediction import COLUMNS, Failure
 from gatedjax.text.fit._fit import train_any
+from gatedjax.text.models import _base
 from gatedjax.text.models._base import CHUNK
 from gatedjax.text.models._buckets import CELLS, FINE, sizes_of, width_of
 from gatedjax.text.models._entries import PAIR, TAGS, TEXT, held_at, likeliest
@@ -81,9 +82,10 @@ def test_every_text_is_read_as_if_it_were_alone(model, alone):
         np.testing.assert_allclose(one.gates, 1 / (1 + np.exp(-output.gate_logits[0])), **F32)
 
 
-def test_order_is_kept_across_chunks_and_failures(model):
+def test_order_is_kept_across_chunks_and_failures(model, monkeypatch):
     texts = [*drawn(9), ("",), *drawn(4, seed=2), (" \t ",), ("\x00\x1b\x9b",), (3,), ("a", "b")]
-    found = list(model.read(texts, chunk=4))
+    monkeypatch.setattr(_base, "CHUNK", 4)
+    found = list(model.read(texts))
     assert len(found) == len(texts)
     errors = [one.error if isinstance(one, Failure) else None for one in found]
     assert errors[:9] == [None] * 9
