@@ -113,14 +113,15 @@ def test_folds_choose_the_rank_of_the_words_at_the_share_of_a_user(worse, monkey
 
     def fit(*args, pseudo_count, **kwargs):
         ranks.append(pseudo_count)
-        for lexicon in fit_lexicon(*args, pseudo_count=pseudo_count, **kwargs):
-            is_wrong = pseudo_count == worse and lexicon.share < 1
-            yield dataclasses.replace(lexicon, weights=lexicon.weights * (-1) ** is_wrong)
+        first, *rest = fit_lexicon(*args, pseudo_count=pseudo_count, **kwargs)
+        yield first
+        for lexicon, count in zip(rest, np.resize(pseudo_count, len(rest)), strict=True):
+            yield dataclasses.replace(lexicon, weights=lexicon.weights * (-1) ** (count == worse))
 
     monkeypatch.setattr("gatedjax.text.fit._without_network.fit_lexicon", fit)
     TextClassifier(share=0.5).fit(X, Y)
-    # Three folds of each rank, then the training texts without and with those of validation.
-    assert ranks == [0.0] * 3 + [1.0] * 3 + [1.0 - worse] * 2
+    # Three folds of both ranks, then the training texts without and with those of validation.
+    assert ranks == [(0.0, 1.0)] * 3 + [1.0 - worse] * 2
     ranks.clear()
     TextClassifier().fit(X, Y)
     assert set(ranks) == {0.0}

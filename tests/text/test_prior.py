@@ -113,6 +113,18 @@ def test_unknown_words_are_marked_and_counted_apart(fitted, folder, capsys, tmp_
     assert line["unknown"] == ["parcels", "refunded"]
 
 
+def test_a_saved_model_reads_letters_alone_where_they_suffice(tmp_path):
+    stems = [first + second for first in "bdgklmnprst" for second in ("ar", "el", "ov")]
+    model = TextClassifier(share=1.0).fit(
+        [stem + end for stem in stems for end in ("ski", "sen")], ["Poland", "Denmark"] * len(stems)
+    )
+    loaded = TextClassifier.load(model.save(tmp_path / "model"))
+    assert list(loaded.predict(["wajski", "wajsen"])) == ["Poland", "Denmark"]
+    assert "1 of them unknown: by their letters only." in loaded.explain("wajski").render()
+    (line,) = (p.to_json() for p in reasons(loaded, ["42"]))
+    assert (line["read"], line["note"]) == ([], NOTHING_KNOWN)
+
+
 @pytest.mark.parametrize("text", [UNKNOWN, CLOSED, ""])
 def test_the_explanation_of_the_prior_is_the_prior_alone(fitted, folder, capsys, text):
     explanation = fitted.explain(text)
