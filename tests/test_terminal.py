@@ -5,7 +5,6 @@ import dataclasses
 import io
 import json
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,11 +18,12 @@ from gatedjax._utils.terminal import UNREAD, new_console, printable, say, while_
 from gatedjax.data.files import _source
 from gatedjax.training import CheckpointDamaged, CheckpointMismatch
 from gatedjax.training.progress import ProgressView
+from tests._sources import trees
 from tests._streams import unread
+from tests.conftest import ROOT
 from tests.experiments import _commands
 from tests.experiments._toy import PAPER
 
-ROOT = Path(__file__).resolve().parent.parent
 HOSTILE = "a\x1b[31mred\x07\x9b2J\u202e\udc80"
 SHOWN = r"a\x1b[31mred\x07\x9b2J\u202e\udc80"
 
@@ -157,11 +157,11 @@ def test_messages_with_names_out_of_files_steer_no_terminal(tmp_path, capsys):
 def test_nothing_else_prints():
     # one rule in one place: a plain print, or a console with markup, would go around it
     found = []
-    for path in sorted([*ROOT.glob("gatedjax/**/*.py"), *ROOT.glob("experiments/**/*.py")]):
+    for path, tree in trees().items():
         name = path.relative_to(ROOT).as_posix()
         if name == "gatedjax/_utils/terminal.py":
             continue
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(tree):
             called = node.func if isinstance(node, ast.Call) else None
             if isinstance(called, ast.Name) and called.id in ("print", "Console"):
                 found.append(f"{name}:{node.lineno}: {called.id}")

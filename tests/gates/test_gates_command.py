@@ -32,6 +32,8 @@ def make_run(workdir, *, name="polarity", **changes):
     workdir.mkdir()
     words = gdata.Vocabulary.build([gdata.load("polarity", "train")])
     words.save(workdir / "vocabulary.json")
+    classes = gdata.load("polarity", "train").info.class_names
+    (workdir / "classes.json").write_text(json.dumps(classes))
     config = grouped(GANetConfig, **{**SMALL, **changes})
     batch = {"tokens": np.zeros((1, 2), np.int32), "lengths": np.ones(1, np.int32)}
     model = GANet(config, len(words), 2)
@@ -245,6 +247,7 @@ def test_other_runs_and_damage_are_refused(here, tmp_path, capsys):
     words.save(tmp_path / "vocabulary.json")
     bare = {"config": {"model": {"hidden": 3}, "data": {"name": "ptb"}}}
     bare["vocabulary"] = words.digest()
+    (tmp_path / "classes.json").write_text(classes)
     saved(tmp_path, {"w": np.zeros(1, np.float32)}, bare)
     with pytest.raises(SystemExit):
         report("--workdir", tmp_path)
