@@ -137,11 +137,3 @@ def test_a_class_of_all_or_of_no_weight_has_finite_logits(kind):
     reading = lexicon.read([[]])
     assert reading.probabilities[0, 1] == 1
     assert np.isfinite(reading.logits).all()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_damaged_prior_is_refused(kind):
-    lexicon = fit(kind, 0.3, None)
-    for prior in (np.zeros(9), lexicon.prior * np.nan):
-        with pytest.raises(ValueError, match="prior must"):
-            dataclasses.replace(lexicon, prior=prior).check()
