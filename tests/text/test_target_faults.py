@@ -8,7 +8,6 @@ import pytest
 
 from gatedjax import MultiLabelTextClassifier, OrdinalTextClassifier, TextRegressor
 from gatedjax.__main__ import main
-from gatedjax._commands._columns import parse_thresholds
 from gatedjax.export import BadFile
 from gatedjax.lexicon import Readings
 from gatedjax.text import TextClassifier
@@ -81,12 +80,6 @@ def test_an_order_of_other_grades_names_the_difference(order, action):
     with pytest.raises(ValueError, match="order must have each label of the texts once") as error:
         OrdinalTarget.of_labels(["low", "high", "mid"], [1, 1, 1], options)
     assert str(error.value).endswith(action)
-
-
-def test_a_label_has_a_single_threshold(tmp_path, capsys):
-    with pytest.raises(ValueError, match="threshold must have a single number for each label, got"):
-        parse_thresholds(["sport=.3", "money=.2", "sport=.4"])
-    assert parse_thresholds(["a=.3", "b=.3"]) == {"a": 0.3, "b": 0.3}
 
 
 def write_labels(path, rows):
@@ -211,7 +204,7 @@ def test_rows_of_a_single_0_or_1_are_no_lists_of_labels(tmp_path):
     ],
 )
 def test_a_loaded_model_has_the_parameters_of_its_training(make, y, tmp_path):
-    model = make(min_class=3, held_out=0.25, seed=7, class_weight=None)
+    model = make(share=0.5, min_class=3, held_out=0.25, seed=7)
     model.fit(X, y).save(tmp_path / "model")
     again = type(model).load(tmp_path / "model", encoder=model.encoder)
     assert again.get_params() == model.get_params()

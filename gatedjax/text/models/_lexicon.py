@@ -31,7 +31,7 @@ VECTOR_WORDS, VECTOR_TOKENIZER = "vector_words.txt", "vector_tokenizer.json"
 """The files of the pieces of words that have a vector: words, or the tokenizer of a package."""
 EXAMPLES = "examples.json"
 """The file with extracts of training texts, by the word."""
-_NUMBERS = ("share", "threshold")
+_NUMBERS, _SETTINGS = ("share", "threshold"), ("temperatures", "letters_suffice")
 _ARRAYS = ("is_read", "counts", "pairs", "scale", "weights", "bias", "prior")
 
 
@@ -90,7 +90,7 @@ class LexiconModel(_base.SavedModel):
     def _to_files(self) -> tuple[Any, Json, dict[str, bytes]]:
         lexicon, tokenizer = self.lexicon, self.splitter.tokenizer
         config: Json = {
-            "model": {name: getattr(lexicon, name) for name in (*_NUMBERS, "temperatures")},
+            "model": {name: getattr(lexicon, name) for name in (*_NUMBERS, *_SETTINGS)},
             "tokens": tokenizer.kind,
             "lowercase": self.splitter.lowercase,
         }
@@ -125,6 +125,7 @@ class LexiconModel(_base.SavedModel):
             head = ClassHead(len(classes)) if kind == "text" else head_from_json(config["head"])
             numbers: Any = {name: float(config["model"][name]) for name in _NUMBERS}
             numbers["temperatures"] = tuple(map(float, config["model"]["temperatures"]))
+            numbers["letters_suffice"] = config["model"].get("letters_suffice") is True
             arrays: Any = {name: np.asarray(params[name]) for name in _ARRAYS}
             if "vectors" in config:
                 arrays |= {"piece_weights": np.asarray(params["piece_weights"])}
