@@ -150,7 +150,7 @@ def memory(options: Options) -> Records:
             loss = loss_of(call)
             program = jax.jit(jax.grad(loss, argnums=(0, 1)) if train else loss)
             lowered = program.lower(variables, inputs, None, jax.random.key(0))
-            size = _harness.memory_of(lowered.compile(), "temp") or 0
+            size = _harness.memory_of(lowered.compile(), "temp")
             row |= {f"{kind}_mib": size / 2**20, f"{kind}_arrays": size / pairs}
         rows.append(row)
     return rows
