@@ -77,7 +77,7 @@ class Runner:
                     masks.append(open_words if name == "own" else draw < size)
         flat = [mask for draws in masks_of.values() for masks in draws for mask in masks]
         keep = [real, *itertools.chain.from_iterable((real & ~mask, mask) for mask in flat)]
-        shortened = [self._delete(tokens, lengths, mask) for mask in keep]
+        shortened = [self._delete(tokens, lengths, mask)[:2] for mask in keep]
         # All shortened texts run in one call, because rationales share many of them and equal texts
         # run only once.
         pool = [np.concatenate(arrays) for arrays in zip(*shortened, strict=True)]
@@ -111,7 +111,7 @@ class Runner:
         self, tokens: np.ndarray, lengths: np.ndarray, is_open: np.ndarray, predicted: np.ndarray
     ) -> np.ndarray:
         """Computes the gate leak, and 1 where the predicted class changes with it or 0, [2, N]."""
-        fewer, shorter, moved = self._delete_with_mask(tokens, lengths, is_open)
+        fewer, shorter, moved = self._delete(tokens, lengths, is_open)
         # A call fills its last pass with copies, so that a call for both texts needs fewer passes.
         both = (
             np.concatenate(pair)
@@ -124,11 +124,6 @@ class Runner:
         return np.stack([np.abs(of_class[0] - of_class[1]), before.argmax(-1) != after.argmax(-1)])
 
     def _delete(
-        self, tokens: np.ndarray, lengths: np.ndarray, keep: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        return self._delete_with_mask(tokens, lengths, keep)[:2]
-
-    def _delete_with_mask(
         self, tokens: np.ndarray, lengths: np.ndarray, keep: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Deletes words where `keep` is False; returns the new tokens, lengths and word mask."""

@@ -114,10 +114,7 @@ def draw_uniform(key: Tree, ids: Tree, size: int, draws: int) -> Tree:
 
 def make_key(seed: int, *numbers: int) -> Tree:
     """Returns the JAX PRNG key of `seed`, with `numbers` folded in from left to right."""
-    key = jax.random.key(seed)
-    for number in numbers:
-        key = jax.random.fold_in(key, number)
-    return key
+    return functools.reduce(jax.random.fold_in, numbers, jax.random.key(seed))
 
 
 def random_scores(key: Tree, ids: np.ndarray, size: int, draws: int) -> np.ndarray:

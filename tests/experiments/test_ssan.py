@@ -307,7 +307,7 @@ def test_a_selector_trained_by_reward_has_a_row_of_table1_where_somebody_ran_it(
     rows = task_rows(store)
     assert [row.data for row in rows if row.variant == "ssan_reinforce"] == ["nli_sick", "mt_en_de"]
     trained = {row.variant: row for row in rows if row.data == "nli_sick"}
-    assert {name: row.shift.mean for name, row in trained.items()} == {
+    assert {name: 100 * row.shift.difference for name, row in trained.items()} == {
         "ssan_layer1": pytest.approx(10), "ssan_reinforce": pytest.approx(100),
     }  # fmt: skip
     text = PAPER.tables["table1"].text(PAPER, store)
@@ -331,7 +331,7 @@ def test_a_selector_trained_by_reward_has_a_row_of_table1_where_somebody_ran_it(
     (row,) = (
         row for row in task_rows(store) if row.data == "nli_sick" and row.variant == "ssan_layer1"
     )
-    assert row.shift.by_seed == pytest.approx((200 / 3, 10, -5 / 3))
+    assert row.shift.by_seed == pytest.approx((2 / 3, 0.1, -1 / 60))
 
 
 def test_moves_of_one_sentence_are_one_example_of_the_tests(tmp_path):
