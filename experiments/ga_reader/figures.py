@@ -125,7 +125,7 @@ def workdir_of(job: Job, data: str) -> Path | None:
     candidates = []
     for variant in (base_of(data), feature_of(data)):
         for record in job.store.all(data, variant):
-            folder = job.options.runs / f"{data}-{variant}-seed{record['seed']}"
+            folder = job.workdir(data, variant, record["seed"])
             # A record may come from another machine, whose work folders are not here.
             if (folder / VOCABULARY).is_file():
                 candidates.append(record | {"folder": folder})
