@@ -111,9 +111,8 @@ def programs(options: Options, width: int, *, train: bool) -> dict[str, Callable
 
 
 def measure(options: Options, *, train: bool) -> Records:
-    """Measures all layers of a width in turns, one width after the other. Returns a row for each
-    width and layer: the figures of `_harness.measure`, with ratios to standard attention, and the
-    ratio to flax."""
+    """Measures all layers of a width in turns. Returns a row for each width and layer: the figures
+    of `_harness.measure`, with ratios to standard attention, and the ratio to flax."""
     clock = time.perf_counter if options.clock == "wall" else time.process_time
     rows: Records = []
     for width in options.widths:

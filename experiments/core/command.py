@@ -94,8 +94,7 @@ def _refuse(cell: Cell, record: Record, conflicts: list[Difference], is_asked: b
 def missing_runs(job: Job, cell: Cell) -> Missing:
     """Returns the runs of a cell that have no record yet. If the same run has a record in its
     finished work folder or under the name of another table, that record is copied to the cell. With
-    --rerun all runs are missing, and their work folders are removed. The runs are seeds and
-    configurations with work folders."""
+    --rerun all runs are missing, and their work folders are removed."""
     missing = []
     for seed, config in cell.configs.items():
         path = job.store.path(cell.data, cell.variant, seed)

@@ -204,9 +204,8 @@ def say_differences(record: Record) -> None:
 
 
 def other_start(workdir: Path) -> Json | None:
-    """Returns the machine on which a run was started, if the run continued on another machine. The
-    result has the entries "device", "processor", "jax" and "commit"; it is None if device,
-    processor and JAX are those of this process."""
+    """Returns the machine on which a run was started, with its commit; None if device, processor
+    and JAX are those of this process."""
     path = workdir / "environment.json"
     if not path.exists():
         return None

@@ -226,8 +226,7 @@ def in_batches(
     splits: Mapping[str, gdata.Encoded], config: Config
 ) -> tuple[Callable[[int], gdata.Batches], gdata.Batches, gdata.Batches]:
     """Makes batches of texts in common length buckets. Returns a function from a seed to the
-    training batches, and the ordered passes of validation and of test. The lengths of the training
-    texts determine the buckets."""
+    training batches, and the ordered passes of validation and of test."""
     train = splits["train"]
     lengths = {name: split.lengths for name, split in splits.items()}
     edges = common_edges(lengths, config.max_buckets)

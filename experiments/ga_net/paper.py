@@ -224,9 +224,8 @@ UNTUNED_TABLE = core.Table(
 
 
 def gap(mode: str) -> Callable[[Record], float | None]:
-    """Returns a function that computes the loss under a kind of gates minus its exact expectation.
-    The function takes a record, whose texts have at most 20 words. It returns None for a record
-    without exact losses."""
+    """Returns a function of a record: the loss under a kind of gates minus its exact expectation,
+    or None without exact losses."""
 
     def gap_of(record: Record) -> float | None:
         exact = record.get("exact")
@@ -328,8 +327,7 @@ def operations(record: Record) -> tuple[float, float]:
 
 def our_operations(heading: str, cell: Any, *, says_why: bool = False) -> core.Column:
     """Returns a column of our numbers of operations. `cell` is a function of (operations of soft
-    attention, mean of GA-Net, first record). `says_why` shows the reason of a missing number
-    instead of a dash."""
+    attention, mean of GA-Net, first record). `says_why` gives the reason of a missing number."""
 
     def text(row: core.TableRow) -> str:
         records = alive(row.records)

@@ -137,11 +137,8 @@ def chosen_readings(readings: Sequence[Reading]) -> list[Reading]:
     """Chooses the questions to show: right answers to short queries that counting would miss.
 
     A query is short if it has at most 24 words with the markers. Counting would miss the answer if
-    another candidate occurs more often in the document; if too few questions are like that, easier
-    questions follow. If no query is short, longer queries are taken. The order of the questions
-    decides among equals.
-
-    There are at most five.
+    another candidate occurs more often in the document. If too few questions are like that, easier
+    questions follow, and longer queries if none is short. There are at most five.
     """
     right = [r for r in readings if r.best == r.example["label"]]
     short = [r for r in right if len(r.query) <= MOST_WORDS] or right

@@ -146,8 +146,7 @@ def _maps(
 
 def _tagged_maps(options: Any, encoder: Encoder, examples: Sequence[Any]) -> list[np.ndarray]:
     """Computes the attention between the words of tagged sentences. The tags mark the words that
-    follow the previous word without a space. Returns an array [n, n] of queries and keys for each
-    sentence of n words."""
+    follow the previous word without a space."""
     glued = [[tag in GLUED for tag in example["tags"]] for example in examples]
     return _maps(options, encoder, [example["tokens"] for example in examples], glued=glued)
 
@@ -412,16 +411,10 @@ def curves(job: Job, data: str) -> None:
 
 
 def _selection_rates(records: Records) -> Records:
-    """Returns a dict {"rate": curve} for each record of a network with a single selective layer.
-    The points of a curve are (step, share of selected pairs, share of empty queries). Records of
-    networks with several selective layers, or none, are left out."""
-    layers = [record.get("selection_curve", {}).values() for record in records]
-    return [
-        {"rate": rates}
-        for curves_of_layer in layers
-        if len(curves_of_layer) == 1
-        for rates in curves_of_layer
-    ]
+    """Returns {"rate": points (step, share of selected pairs, share of empty queries)} for each
+    record of a network with a single selective layer."""
+    layers = [list(record.get("selection_curve", {}).values()) for record in records]
+    return [{"rate": curves[0]} for curves in layers if len(curves) == 1]
 
 
 def _link_lines(store: Store) -> Iterator[str]:

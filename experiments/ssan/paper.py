@@ -244,10 +244,8 @@ def pair_with_learning_san(data: str, variant: str) -> tuple[str, str] | None:
 def sentences(
     store: Store, rows: Sequence[core.TableRow], pair: Pair = pair_with_san
 ) -> Iterator[str]:
-    """Yields a paragraph for each data set: comparisons with the standard network, and the data. A
-    line for each network compares it with the standard network; lines with the accuracy of the
-    linear classifier of neighbours and with the differences from the paper's data follow. `pair`
-    maps data set and network to the two networks of the comparison."""
+    """Yields a paragraph for each data set: a comparison of each network by `pair`, the accuracy of
+    the linear classifier of neighbours, and the differences from the paper's data."""
     for name, label in {row.data: row.label for row in rows}.items():
         data_rows = [row for row in rows if row.data == name and row.records]
         lines = [
@@ -286,9 +284,8 @@ def against_san(
     pair: Pair = pair_with_san,
     **fields: Any,
 ) -> core.Table:
-    """Returns a table that tests each network against the standard network. The columns `ahead`
-    stand before the tests. `pair` maps data set and network to the two networks of the
-    comparison."""
+    """Returns a table that tests each network against the standard network, or by `pair`. The
+    columns `ahead` stand before the tests."""
     headings = ("minus SAN", "95 % interval", "p", "McNemar p (each seed)")
     tests = columns.paired_tests(headings, seeds=False)
     return core.Table(
@@ -340,9 +337,8 @@ CITED_ON = "wrd_cited"
 
 
 def bounded_layers(data: str, layers: Iterable[int] = reported.LAYERS) -> list[str]:
-    """Returns the networks of the table with bounded gradients for a data set. These are the
-    standard network and a selector with a bounded gradient in each of the layers, all by the recipe
-    that learns the data set."""
+    """Returns the standard network and a selector with a bounded gradient in each of the layers,
+    all by the recipe that learns the data set."""
     networks = (learning_name(data, LAYERS[layer]) for layer in layers)
     return [learning_name(data, BASE), *map(bounded_name, networks)]
 
@@ -836,9 +832,8 @@ def selection_table(store: Store) -> str:
 
 
 def rates(record: Record) -> Iterator[list[str]]:
-    """Yields a row for each selective layer of a run. The cells are the layer, its selection rate,
-    the rate of each head, the share of empty queries, and the selection rate at the start of
-    training."""
+    """Yields the cells of each selective layer of a run, those of `selection_table` from the
+    layer."""
     for layer, heads in record.get("selected_heads", {}).items():
         start = (record.get("selection_curve", {}).get(layer) or [[0, float("nan")]])[0]
         yield [

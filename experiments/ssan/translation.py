@@ -133,8 +133,7 @@ def start_from(
     model: models.SSANTranslator, other: Path, bpe: gdata.BytePairs
 ) -> tuple[BegunTask, Json]:
     """Returns the task that starts with the parameters of another run, and a record of the run and
-    of the parameters that were not loaded from it. Raises ValueError if that run
-    has another vocabulary."""
+    of the parameters that were not loaded. Raises ValueError if that run has another vocabulary."""
     if open_folder(other, "translation", BYTE_PAIRS).config["vocabulary"] != bpe.digest():
         raise ValueError(
             f"init_from must be a run with the vocabulary of data.bpe, got {other} with another"

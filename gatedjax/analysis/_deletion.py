@@ -1,8 +1,9 @@
 """Deletion of words from texts, and the measures of rationales by running the network again."""
 
 import dataclasses
+import functools
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,23 +26,23 @@ class Runner:
 
     def predict(self, tokens: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
         """Computes the arrays of `_passes.predict`."""
-        program = lambda *arrays: _passes.predict(self.network, self.params, *arrays)  # noqa: E731
-        return _passes.over_rows(program, self.rows, tokens, lengths)
+        return self._run(_passes.predict, tokens, lengths)
 
     def force(
         self, tokens: np.ndarray, lengths: np.ndarray, gates: np.ndarray
     ) -> dict[str, np.ndarray]:
-        program = lambda *arrays: _passes.force(self.network, self.params, *arrays)  # noqa: E731
-        gates = gates.astype(np.float32)
-        return _passes.over_rows(program, self.rows, tokens, lengths, gates)
+        return self._run(_passes.force, tokens, lengths, gates.astype(np.float32))
+
+    def _run(self, program: Callable[..., Any], *arrays: np.ndarray) -> dict[str, np.ndarray]:
+        given = functools.partial(program, self.network, self.params)
+        return _passes.over_rows(given, self.rows, *arrays)
 
     def compute_scores(
         self, source: str, tokens: np.ndarray, lengths: np.ndarray, first: Mapping[str, np.ndarray]
     ) -> np.ndarray:
         """Computes scores that rank the words by their importance, float64 [B, T]."""
         if source == "gradient":
-            program = lambda *a: _passes.gradient(self.network, self.params, *a)  # noqa: E731
-            values = _passes.over_rows(program, self.rows, tokens, lengths)["gradient"]
+            values = self._run(_passes.gradient, tokens, lengths)["gradient"]
         elif source == "attention" and "gates" in first and "attention" in first:
             values = self.force(tokens, lengths, mask_before(lengths, tokens.shape[1]))["attention"]
         else:
