@@ -56,7 +56,7 @@ CEILINGS = {"text": 12_720, "lexicon": 3_030, "explore": 2_670, "_commands": 2_9
     "training": 4_485,
     "models": 5_620,
     "gates": 3_465,
-    "analysis": 5_280,
+    "analysis": 5_270,
     "functional": 6_885,
     "nn": 2_770,
     "nnx": 695,
