@@ -35,28 +35,14 @@ if TYPE_CHECKING:
     from gatedjax.text import TextRegressor as TextRegressor
 
 _SUBPACKAGES = (
-    "analysis",
-    "data",
-    "explore",
-    "export",
-    "functional",
-    "gates",
-    "lexicon",
-    "models",
-    "nn",
-    "nnx",
-    "text",
-    "training",
+    *("analysis", "data", "explore", "export", "functional", "gates", "lexicon", "models"),
+    *("nn", "nnx", "text", "training"),
 )
-_MODULES = {
-    "MultiLabelTextClassifier": "text",
-    "OrdinalTextClassifier": "text",
-    "PairClassifier": "text",
-    "Tagger": "text",
-    "TextClassifier": "text",
-    "TextRegressor": "text",
-    "explorer": "explore",
-}
+_OF_TEXT = (
+    *("MultiLabelTextClassifier", "OrdinalTextClassifier", "PairClassifier", "Tagger"),
+    *("TextClassifier", "TextRegressor"),
+)
+_MODULES = dict.fromkeys(_OF_TEXT, "text") | {"explorer": "explore"}
 
 __all__ = [*_MODULES, "__version__", *_SUBPACKAGES]
 

@@ -23,12 +23,16 @@ from gatedjax._utils.program_cache import machine_key
 ROOT = Path(__file__).resolve().parent.parent
 # Files that take longest come first, so that no worker is left alone with one at the end.
 LONGEST = (
-    *("experiments/test_ga_net_faithfulness.py", "experiments/test_ga_reader_runs.py"),
-    *("test_notebooks.py", "test_docs.py", "training/test_fit.py", "models/test_every_task.py"),
-    *("models/test_ga_reader.py", "models/test_every_option.py", "experiments/test_missing.py"),
-    *("training/test_distributed.py", "models/test_ssan_estimators.py", "test_jax_modes.py"),
-    *("experiments/test_ssan_tasks.py", "text/test_commands.py", "experiments/test_core.py"),
-    *("experiments/test_ga_net_runs.py", "text/test_model.py", "equality/test_losses.py"),
+    *("test_notebooks.py", "test_docs.py", "experiments/test_ga_reader_runs.py"),
+    *("test_jax_modes.py", "models/test_every_task.py", "text/test_commands.py"),
+    *("models/test_every_option.py", "training/test_distributed.py"),
+    *("experiments/test_ga_net_faithfulness.py", "models/test_ssan_estimators.py"),
+    *("explore/test_browser.py", "equality/test_losses.py", "models/test_ga_reader.py"),
+    *("experiments/test_ssan_tasks.py", "equality/test_formats.py", "gates/test_maps.py"),
+    *("functional/test_devices.py", "experiments/test_ssan.py", "functional/test_persistent.py"),
+    *("experiments/test_ga_net_runs.py", "equality/test_own_text.py"),
+    *("models/test_ga_net_estimators.py", "experiments/test_ga_reader_benchmark.py"),
+    *("experiments/test_core.py", "text/test_model.py", "training/test_resume.py"),
 )
 # Seconds of processor time that two cores have in the 8 minutes of `make test`.
 ALL_SECONDS = 2 * 8 * 60
@@ -191,8 +195,11 @@ class Plugin:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config, self.reports = config, []
+        # the process that only distributes the tests to others collects none of them
         distributed = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
         Plugin.running = self.programs = None if distributed else Programs()
+        if distributed:
+            gc.enable()
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list) -> None:
@@ -201,13 +208,13 @@ class Plugin:
         items.sort(key=lambda item: places.get(file_of(item.nodeid), len(places)))
 
     def pytest_collection_finish(self) -> None:
-        """Searches for cycles less often, and not in what is there by now.
+        """Searches for cycles again, but less often, and not in what is there by now.
 
         Tracing makes millions of small objects; what a file leaves is collected at its end.
         """
-        gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 20)
+        gc.enable()
 
     def pytest_runtest_logfinish(self) -> None:
         if self.programs is not None:

@@ -19,7 +19,7 @@ from tests.training._tiny import run as train
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     workdir = tmp_path_factory.mktemp("commands") / "run"
-    train(workdir, **SIXTY)
+    train(workdir, **SIXTY | {"checkpoint_every": 28})
     return workdir
 
 

@@ -114,8 +114,9 @@ def shown(call, capsys, monkeypatch, columns=80):
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("columns", [80, 100])
-@pytest.mark.parametrize("command", HELPS)
+@pytest.mark.parametrize(
+    ("command", "columns"), [*((name, 80) for name in HELPS), ("gatedjax train", 100)]
+)
 def test_a_help_fits_the_terminal_and_cuts_nothing(command, columns, capsys, monkeypatch):
     module, args = HELPS[command]
     main = importlib.import_module(module).main
@@ -196,9 +197,12 @@ def test_the_help_of_train_shows_the_options_of_the_model(capsys, monkeypatch):
     assert "--model.hidden" in options_of("--task=pair")[0]
 
 
-def test_the_help_has_two_groups_of_commands(capsys):
+def test_the_help_has_two_groups_of_commands_and_names_the_option_of_all(capsys):
     assert main(["--help"]) == 0
-    _, texts, research, _ = capsys.readouterr().out.split("\n\n")
+    out = capsys.readouterr().out
+    assert "--no-cache" in out
+    assert ".cache/gatedjax" in out
+    _, texts, research, _ = out.split("\n\n")
     first = [line.split()[0] for line in texts.splitlines()]
     assert first == ["texts:", "look", "train", "predict", "evaluate", "explain", "explore"]
     assert len(research.splitlines()) == 8
@@ -245,7 +249,7 @@ def test_a_help_is_drawn_in_the_characters_of_the_stream(monkeypatch):
     assert "\\u" not in text
 
 
-@pytest.mark.parametrize("command", ["train", "predict", "data", "translate"])
+@pytest.mark.parametrize("command", ["train", "data"])
 def test_a_help_that_nobody_reads_is_no_error(command, capfd, monkeypatch):
     with unread() as stream:
         monkeypatch.setattr(sys, "stdout", stream)
@@ -337,6 +341,7 @@ jax.jit(lambda x: 2 * x)(1.0)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [None, "2"])
 def test_errors_in_the_log_of_xla_are_not_shown_unless_the_user_wants_them(level, tmp_path):
     # The banners about slow compilations are of this kind, but come only after two minutes.

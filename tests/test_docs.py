@@ -27,14 +27,14 @@ PAGES = [
     ("ga_net", 1),
     ("rau", 1),
     ("libraries", 5),
-    pytest.param("start", 2, marks=pytest.mark.slow),
+    ("start", 2),
     ("ga_reader", 1),
     ("agt", 1),
     ("gates", 7),
-    pytest.param("ssan", 4, marks=pytest.mark.slow),
-    pytest.param("parallel", 3, marks=pytest.mark.slow),
-    pytest.param("export", 4, marks=pytest.mark.slow),
-    pytest.param("own_text", 2, marks=pytest.mark.slow),
+    ("ssan", 4),
+    ("parallel", 3),
+    ("export", 4),
+    ("own_text", 2),
     ("own_text_files", 1),
     ("own_text_labels", 1),
     ("own_text_limits", 1),
@@ -69,6 +69,7 @@ def _load_few(*args):
     return data.Source(source[::12], source.info)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "count"), PAGES)
 def test_examples_run_in_order_and_print_what_the_page_says(
     page, count, tmp_path, monkeypatch, capsys
@@ -93,6 +94,7 @@ def test_examples_run_in_order_and_print_what_the_page_says(
         assert main(shlex.split(line, comments=True)[1:]) == 0, line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path",
     [
@@ -120,6 +122,7 @@ def test_examples_of_docstrings_run_as_pasted_from_the_reference(path, tmp_path,
 PROGRAMS = sorted((ROOT / "docs" / "programs").glob("*.py"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
 def test_programs_of_researchers_run_and_their_checks_hold(path, monkeypatch):
     code = path.read_text(encoding="utf-8")

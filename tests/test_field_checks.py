@@ -1,4 +1,4 @@
-"""Sizes, rates and switches of all public modules, networks and configurations.
+"""Sizes, rates, switches and choices of all public modules, networks and configurations.
 
 The tables name a valid instance of each class, and the fields come from the classes, so that a new
 class without an entry, or a new field without a check, fails.
@@ -7,7 +7,7 @@ class without an entry, or a new field without a check, fails.
 import dataclasses
 import functools
 import inspect
-from typing import Any
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -18,6 +18,7 @@ from flax import nnx
 from gatedjax import models, training
 from gatedjax import nn as gnn
 from gatedjax import nnx as gnnx
+from gatedjax._utils.choices import check_choices, choices_of
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_limits import limits_of
 from gatedjax._utils.limits import MOST_LAYERS, MOST_WIDTH
@@ -190,6 +191,31 @@ def test_configurations_refuse_options_by_name(name):
             refused(functools.partial(part, **{field: value}), field, error)
 
 
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_misspelt_choice_is_refused_by_its_name(name):
+    kind, fields = CONFIGS[name], choices_of(CONFIGS[name])
+    for field, (first, *_) in fields.items():
+        # the options of an optimiser are checked where it is made
+        with pytest.raises(ValueError, match=f"{field} must be one of .*{first}.*, got '{first} '"):
+            training.make_optimizer(kind(**{field: f"{first} "}), 10)
+    if "dtype" in fields:  # checks may compute in float64
+        assert kind(dtype="float64").dtype == "float64"
+
+
+@dataclasses.dataclass
+class Choices:
+    plain: Literal["a", "b"] = "a"
+    optional: Literal["c"] | None = None
+    several: tuple[Literal["d"], ...] = ()
+    text: str = "x"
+
+
+def test_none_is_a_choice_where_the_type_says_so_and_other_types_are_not_looked_at():
+    assert choices_of(Choices) == {"plain": ("a", "b"), "optional": ("c", None)}
+    check_choices(Choices(several=("e",)))
+    refused(lambda: check_choices(Choices(plain=None)), "plain must be one of 'a', 'b', got None")
+
+
 OUTSIDE = {
     "at least 0": (-1,), "at least 1": (0,), "at least 2": (1,), "at most 1,048,576": (1048577,),
     "finite": (NAN, INF, -INF), "positive": (0,), "positive and finite": (0, INF),
@@ -271,6 +297,9 @@ def test_all_public_classes_are_in_the_tables():
     assert public(gnn, nn.Module) == MODULES.keys()
     assert public(gnnx, nnx.Module) <= MODULES.keys()
     assert public(models, nn.Module) == NETWORKS.keys()
+    found = {(name, field) for name, kind in CONFIGS.items() for field in choices_of(kind)}
+    assert {("GateConfig", "estimator"), ("SSANTaggerConfig", "norm")} < found
+    assert {("TrainConfig", "best_mode"), ("OptimizerConfig", "schedule")} < found
 
 
 def test_heads_must_divide_the_width():

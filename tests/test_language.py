@@ -17,9 +17,9 @@ import tokenize
 import pytest
 
 from gatedjax import training
+from tests._sources import trees, trees_of_the_library
 from tests.conftest import ROOT
 
-PACKAGES = ("gatedjax", "experiments")
 RARE = {
     "what": 0.1,
     "one": 1.2,
@@ -49,12 +49,6 @@ MOST_HIDDEN_SHARE = 0.341
 MOST_HIDDEN_LINES = 5500
 LEAST_EXPORTED_LINES = 8_340
 WITHOUT_EXAMPLE = {"gate_modes", "measure", "plot_studies"}
-
-
-@functools.cache
-def trees():
-    paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in paths}
 
 
 @functools.cache
@@ -147,9 +141,8 @@ def _count_lines(node, kind, exported, lines):
 
 def test_docstrings_are_where_a_user_reads():
     exported, lines = _exported(), collections.Counter()
-    for path, tree in trees().items():
-        if path.is_relative_to(ROOT / "gatedjax"):
-            _count_lines(tree, None, exported, lines)
+    for tree in trees_of_the_library().values():
+        _count_lines(tree, None, exported, lines)
     hidden = lines["internal"] + lines["private"]
     assert hidden <= MOST_HIDDEN_SHARE * lines.total(), lines
     assert hidden <= MOST_HIDDEN_LINES

@@ -12,6 +12,7 @@ from gatedjax.__main__ import main
 from gatedjax._utils import write
 from gatedjax.text.corpus import _survey
 from gatedjax.text.corpus._tokens import Splitter
+from tests._slow import slow_but
 from tests.text._own import TEXTS, write_csv
 
 
@@ -53,7 +54,10 @@ def here(tmp_path_factory):
     return place
 
 
-@pytest.mark.parametrize("command", ["look", "train", "evaluate", "predict", "explain"])
+COMMANDS = ["look", "train", "evaluate", "predict", "explain"]
+
+
+@pytest.mark.parametrize("command", slow_but(COMMANDS, "explain"))
 def test_ctrl_c_during_a_collection_stops_every_command(command, here, tmp_path, capsys):
     data, model, out = str(here / "films.csv"), str(here / "model"), tmp_path / "out"
     args = {
@@ -72,8 +76,11 @@ def test_ctrl_c_during_a_collection_stops_every_command(command, here, tmp_path,
     assert sys.unraisablehook == before
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize(("place", "name"), [(Splitter, "split"), (write, "_beside")])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("place", "name", "number", "status"),
+    [(Splitter, "split", signal.SIGTERM, 143), (write, "_beside", signal.SIGINT, 130)],
+)
 def test_no_model_appears_after_a_signal_during_a_collection(
     place, name, number, status, here, tmp_path, capsys
 ):

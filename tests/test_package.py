@@ -15,11 +15,11 @@ import gatedjax
 from experiments.core.papers import PAPERS
 from gatedjax._utils.json import to_json
 from tests._programs import environment
+from tests._sources import trees_of_the_library
 from tests.conftest import ROOT
 from tests.lower_bounds import constraints, requirements
 from tests.text._runs import DOCUMENT, QUESTION, reader_run
 
-SOURCES = sorted((ROOT / "gatedjax").rglob("*.py"))
 DATA = [
     path
     for end in ("js", "css", "html", "cu", "csv.gz")
@@ -27,8 +27,7 @@ DATA = [
 ]
 
 
-def _imports(path):
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+def _imports(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -38,7 +37,8 @@ def _imports(path):
 
 
 def test_only_the_checkpoint_module_imports_orbax():
-    users = {p.name for p in SOURCES if any(n.startswith("orbax") for n in _imports(p))}
+    sources = trees_of_the_library().items()
+    users = {p.name for p, tree in sources if any(n[:5] == "orbax" for n in _imports(tree))}
     assert users == {"checkpoint.py"}
 
 
@@ -91,6 +91,7 @@ except ImportError as error:
 """
 
 
+@pytest.mark.slow
 def test_the_library_needs_nothing_optional_and_names_what_is_missing():
     required = {re.split(r"[^\w-]", line)[0] for line in _install_requires()}
     assert len(required) == 14
@@ -127,8 +128,8 @@ _NO_FILES = {"json.py", "distributed.py", "checkpoint.py"}
 
 def test_no_file_gets_a_number_that_is_no_json():
     found = []
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path, tree in trees_of_the_library().items():
+        for node in ast.walk(tree):
             if (
                 isinstance(node, ast.Call)
                 and ast.unparse(node.func) in ("json.dumps", "json.dump")
@@ -270,7 +271,7 @@ def test_a_wheel_holds_the_library_and_nothing_else(installed):
         (place,) = {name.split("/")[0] for name in names if ".dist-info/" in name}
         about = archive.read(f"{place}/METADATA").decode()
     held = {name for name in names if not name.startswith(f"{place}/")}
-    sources = {path.relative_to(ROOT).as_posix() for path in SOURCES}
+    sources = {path.relative_to(ROOT).as_posix() for path in trees_of_the_library()}
     assert held == {*sources, "gatedjax/py.typed"} | {
         path.relative_to(ROOT).as_posix() for path in DATA
     }

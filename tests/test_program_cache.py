@@ -58,6 +58,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(before_jax):
     assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
 
 
+@pytest.mark.slow
 def test_jax_keeps_the_programs_that_were_used_last_within_its_limit(before_jax):
     program = (
         "from gatedjax._utils.program_cache import use_program_cache; use_program_cache()\n"
@@ -91,11 +92,3 @@ def test_jax_keeps_the_programs_that_were_used_last_within_its_limit(before_jax)
 )
 def test_the_option_may_stand_anywhere_before_two_dashes(args, rest, enabled):
     assert take_cache_option(args) == (rest, enabled)
-
-
-def test_the_list_of_commands_names_the_option():
-    done = subprocess.run(
-        [sys.executable, "-m", "gatedjax", "--help"], capture_output=True, text=True, check=True
-    )
-    assert "--no-cache" in done.stdout
-    assert ".cache/gatedjax" in done.stdout

@@ -67,17 +67,19 @@ def test_exact_shap_values_give_words_that_are_not_there_the_share_in_the_readme
 @pytest.mark.slow
 def test_import_adds_little_to_importing_jax_and_flax_and_loads_no_heavy_extra():
     code = (
-        "import sys, time, jax, jax.numpy, flax.linen, optax\n"
+        "import sys, time\n"
         "start = time.process_time()\n"
+        "import jax, jax.numpy, flax.linen, optax\n"
+        "between = time.process_time()\n"
         "import gatedjax\n"
-        "print(time.process_time() - start)\n"
+        "print((time.process_time() - between) / (between - start))\n"
         "for name in gatedjax.__all__[1:]: getattr(gatedjax, name)\n"
         "heavy = {'tensorflow', 'tensorflow_datasets', 'orbax.checkpoint', 'matplotlib', 'grain'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
-    seconds, heavy = done.stdout.splitlines()
-    assert float(seconds) < 0.6
+    ratio, heavy = done.stdout.splitlines()
+    assert float(ratio) < 0.1  # 0.002 were measured
     assert heavy == "[]"
 
 

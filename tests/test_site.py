@@ -188,6 +188,7 @@ def test_examples_of_docstrings_are_python_and_equations_are_not(reference):
     )
 
 
+@pytest.mark.slow
 def test_entries_show_plain_defaults_and_the_examples_that_are_tested(reference):
     tested = {
         block

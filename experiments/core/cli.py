@@ -100,7 +100,6 @@ def parse(
     preset_name = option_value(args, "--preset")
     preset: Config = preset_named(default if preset_name is None else preset_name, presets)
     config: Config = parse_options(type(preset), args, prog, description=about, default=preset)
-    _cli.check_devices(config.cpu_devices)
     if config.data.manual_dir is not None:
         check_folder(config.data.manual_dir, "--data.manual-dir", exists=True)
     return config
@@ -145,7 +144,6 @@ def parse_many(kind: type[C], args: list[str] | None, prog: str) -> C:
     """Reads the options of a command that makes many runs; exits if a value fits no run."""
     args = sys.argv[1:] if args is None else args
     options: Any = parse_options(kind, args, prog)
-    _cli.check_devices(getattr(options, "cpu_devices", None))
     check_counts(options, "seeds", "lanes", "num_steps")
     for name in ("results", "runs", "workdir"):
         if hasattr(options, name):

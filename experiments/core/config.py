@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from experiments.core.kinds import Config, Fields, Json
 from gatedjax._utils import nested
 from gatedjax._utils.json import to_json_values
-from gatedjax._utils.options import Unset
+from gatedjax._utils.options import CpuDevices, Unset
 from gatedjax.training import TrainConfig
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class RunConfig:
     workdir: Unset[str] = None
     """Folder for metrics.jsonl, checkpoints and results (default: below runs, named by the preset).
     A run continues if the folder has a checkpoint of the same configuration."""
-    cpu_devices: Unset[int] = None
+    cpu_devices: CpuDevices = None
     """CPU devices to split a batch over (default: one per core); no effect on GPU or TPU."""
     data: Any
     model: Any

@@ -27,7 +27,7 @@ from experiments.core.records import (
     write_results,
 )
 from gatedjax import analysis
-from gatedjax._utils.options import Several, Unset
+from gatedjax._utils.options import CpuDevices, Several, Unset
 
 TRIALS = "tuning.json"
 """The records of the trials of a search for settings, in a folder of results."""
@@ -99,7 +99,7 @@ class TableOptions:
     """Number of seeds of a cell that are trained together in one program, as far as they fit into
     memory. In a cell with an interrupted run that run is continued separately. Figures that show
     the inside of a network need a run that was trained separately."""
-    cpu_devices: Unset[int] = None
+    cpu_devices: CpuDevices = None
     """CPU devices to split a batch over (default: one per core)."""
     cell: Unset[str] = None
     """Make only this run of the table, DATA/VARIANT/SEED, and write only its record."""

@@ -17,7 +17,7 @@ from experiments.core.paper import TRIALS, TUNING, Paper, read_trials
 from experiments.core.records import RESULTS, read_json, write_json, write_text
 from gatedjax import analysis
 from gatedjax._utils.cpu import prepare_cpu
-from gatedjax._utils.options import Several, Unset
+from gatedjax._utils.options import CpuDevices, Several, Unset
 from gatedjax._utils.terminal import say
 
 
@@ -43,7 +43,7 @@ class TuneOptions(Files):
     """Folder for tuning.json and TUNING.md."""
     runs: Path = Path("runs")
     """Folder with the work folders of the trials, from which an interrupted trial continues."""
-    cpu_devices: Unset[int] = None
+    cpu_devices: CpuDevices = None
     """CPU devices to split a batch over (default: one per core)."""
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from gatedjax._utils.terminal import clean, say, say_wrapped, terminal_width
 from gatedjax.analysis import render_table
 from gatedjax.data.files._lines import FileRows
-from gatedjax.data.files._paths import AnyPath
+from gatedjax.data.files._paths import Found
 from gatedjax.data.files._source import Example, Quarantined, ReadReport
 from gatedjax.data.sets._all import resolve
 from gatedjax.data.sets._declaration import ID_BASE, DataSet, Embedded, hold_out
@@ -147,17 +147,13 @@ def _origin(
         folder = Path(manual_dir).expanduser()
         if not folder.is_dir():
             raise FileNotFoundError(f"manual_dir {folder}: there is no such folder")
-        missing = []
+        missing = {}
         for part in declared.official:
-            try:
-                path, looked_for = declared.files.find(folder, part)
-            except ValueError:  # `_read_part` reports a damaged archive
-                return folder, f"raw files in {folder}"
+            path, looked_for = declared.files.find(folder, part)
             if path is not None:
                 return folder, f"raw files in {folder}"
-            missing.append(looked_for)
-        names = ", ".join(dict.fromkeys(missing))
-        nowhere = f"no {names} below manual_dir {folder}, and "
+            missing[looked_for] = part
+        nowhere = f"no {', '.join(missing)} below manual_dir {folder}, and "
     place = _prepared.builder_of(declared.name, data_dir).data_path
     if not _prepared.is_prepared(declared.name, data_dir):
         raise FileNotFoundError(
@@ -205,7 +201,7 @@ def _read_part(
     return change(account, lines=lines, used=len(rows.rows), quarantine=rows.quarantine), rows
 
 
-def _recount(path: AnyPath, rows: FileRows, declared: DataSet) -> int:
+def _recount(path: Found, rows: FileRows, declared: DataSet) -> int:
     """Returns the number of lines of a raw file, counted independently of the reader."""
     # Rows of these sets are not lines, so that their numbers cannot be compared with line numbers.
     if not declared.by_line:

@@ -9,22 +9,23 @@ import tyro
 from gatedjax._commands._training import (
     LexiconOptions,
     TrainOptions,
+    fit,
     open_data,
     report,
     save,
     text_options,
 )
 from gatedjax._utils.choices import suggestion
-from gatedjax._utils.cli import check_devices, fail
+from gatedjax._utils.cli import fail
 from gatedjax._utils.cpu import prepare_cpu
 from gatedjax._utils.nested import with_changes
-from gatedjax._utils.options import Unset, option_names
+from gatedjax._utils.options import CpuDevices, Unset, option_names
 from gatedjax._utils.signals import raise_on_sigterm
 from gatedjax.text.answers._prediction import OF_WORDS
-from gatedjax.text.fit._fit import train_any
 from gatedjax.text.fit._network import remove_work, work_folder
 from gatedjax.text.models._entries import networks
 from gatedjax.training import OptimizerConfig, StoppedBySignal, TrainConfig
+from gatedjax.training.identity import flatten
 
 T = TypeVar("T")
 Inferred = Annotated[Unset[T], tyro.conf.arg(help_behavior_hint="")]
@@ -103,7 +104,7 @@ class NetworkOptions(TrainOptions):
     """The number of texts in a training step (default: 32, or 64 above 10,000 texts)."""
     seed: int = 0
     """The seed of the parameters, the dropout, the gates and the order of the texts."""
-    cpu_devices: Unset[int] = None
+    cpu_devices: CpuDevices = None
     """The number of CPU devices over which batches are split (default: the number of cores)."""
     workdir: Unset[Path] = None
     """The folder for checkpoints and metrics of the run, which stays (default: OUT.run, which is
@@ -165,7 +166,6 @@ def train_network(command: Any, kind: str) -> int:
         network=_changes(command.network, type(command).network),
         training=_changes(command.train, TrainingOptions()),
     )
-    check_devices(command.cpu_devices)
     prepare_cpu(command.cpu_devices)
     tables = open_data(command, kind, options)
     out = command.out.expanduser()
@@ -178,17 +178,7 @@ def train_network(command: Any, kind: str) -> int:
         )
     with raise_on_sigterm(), work_folder(run):
         try:
-            trained = train_any(
-                kind,
-                tables[0],
-                options,
-                run,
-                validation=tables[1],
-                test=tables[2],
-                say=report,
-                progress=True,
-                max_aside=command.max_aside,
-            )
+            trained = fit(command, kind, options, tables, run)
         except StoppedBySignal as stopped:
             report(f"stopped after step {stopped.results[0].steps}; the same command continues")
             return stopped.results[0].exit_code
@@ -198,13 +188,7 @@ def train_network(command: Any, kind: str) -> int:
     return 0
 
 
-def _changes(options: Any, default: Any, prefix: str = "") -> dict[str, Any]:
+def _changes(options: Any, default: Any) -> dict[str, Any]:
     """Returns the values that differ from the defaults, by name such as "gates.density"."""
-    changes: dict[str, Any] = {}
-    for field in dataclasses.fields(options):
-        value, before = getattr(options, field.name), getattr(default, field.name)
-        if dataclasses.is_dataclass(value) and dataclasses.is_dataclass(before):
-            changes |= _changes(value, before, f"{prefix}{field.name}.")
-        elif value != before:
-            changes[f"{prefix}{field.name}"] = value
-    return changes
+    values, before = (flatten(dataclasses.asdict(x)) for x in (options, default))
+    return {name: value for name, value in values.items() if value != before[name]}

@@ -3,6 +3,7 @@
 import dataclasses
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -165,6 +166,18 @@ def open_data(command: Any, kind: str, options: Any) -> list[Any]:
         None if data is None else open_table(data, columns, encoding=command.encoding, split=split)
         for split, data in parts.items()
     ]
+
+
+def fit(
+    command: TrainOptions, kind: str, options: Any, tables: Sequence[Any], run: Path | None = None
+) -> Any:
+    """Trains a model of the texts that `open_data` opened, a network in the work folder `run`."""
+    # Imported here, so that `--help` is quick.
+    from gatedjax.text.fit._fit import train_any
+
+    train, validation, test = tables
+    parts: Any = {"validation": validation, "test": test, "max_aside": command.max_aside}
+    return train_any(kind, train, options, run, **parts, say=report, progress=run is not None)
 
 
 def save(command: TrainOptions, kind: str, options: Any, trained: Any) -> None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from gatedjax._utils.cli import parse_command, program, status_of
+from gatedjax._utils.field_limits import at_least
+from gatedjax._utils.limits import MOST_STEPS
 from gatedjax._utils.missing import missing
 from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say, say_wrapped, terminal_width
@@ -51,7 +53,7 @@ class Check(Prepare):
 
     strict: Flag = False
     """Exit with status 1 if a line was quarantined."""
-    limit: int = 20
+    limit: Annotated[int, at_least(0, MOST_STEPS)] = 20
     """The number of quarantined lines that are printed."""
 
 
@@ -111,7 +113,8 @@ def prepare(options: Prepare) -> int:
         tfds.disable_progress_bar()
     # TFDS downloads the files of the data sets that it defines.
     manual_dir = options.manual_dir if declared.tfds is not None else None
-    with _no_empty_folders(_prepared.builder_of(name, options.data_dir).data_path):
+    builder = _prepared.builder_of(name, options.data_dir)
+    with _no_empty_folders(Path(builder.data_path), _prepared.downloads_of(builder)):
         builder = _prepared.prepare(name, data_dir=options.data_dir, manual_dir=manual_dir)
     state = "was already prepared" if was_prepared else "is prepared"
     say_wrapped(f"{name} {state} in {builder.data_path}")
@@ -153,11 +156,9 @@ def _read_first(declared: "DataSet", folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _no_empty_folders(path: str) -> Iterator[None]:
+def _no_empty_folders(path: Path, downloads: Path) -> Iterator[None]:
     """Removes new folders that are still empty if its block raises an error."""
-    # data_path is data_dir/name/version, because the data sets here have no config of TFDS.
-    downloads = Path(path).parents[1] / "downloads"
-    folders = (downloads / "extracted", downloads, Path(path), *Path(path).parents)
+    folders = (downloads / "extracted", downloads, path, *path.parents)
     # A folder that was there before may be empty on purpose.
     new = [folder for folder in folders if not folder.exists()]
     try:
@@ -194,8 +195,6 @@ def check(options: Check) -> int:
     """Prints the report of a data set; returns 1 if a check failed, else 0."""
     from gatedjax._commands import _data_check
 
-    if options.limit < 0:
-        raise ValueError(f"--limit must be at least 0, got {options.limit}")
     report = _data_check.check(
         options.name, manual_dir=options.manual_dir, data_dir=options.data_dir
     )

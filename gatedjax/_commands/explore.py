@@ -17,6 +17,7 @@ from urllib.parse import quote
 import tyro
 
 from gatedjax._utils.cli import parse, program, refusals
+from gatedjax._utils.field_limits import at_least
 from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say
 from gatedjax._utils.write import check_place, write_atomic
@@ -59,7 +60,7 @@ class ExploreOptions:
     """Take the documents for a reader as tokens that are separated by spaces."""
     html: Unset[Path] = None
     """A file for a page that needs no server."""
-    port: Annotated[int, tyro.conf.arg(help_behavior_hint="")] = 0
+    port: Annotated[int, at_least(0, 2**16 - 1), tyro.conf.arg(help_behavior_hint="")] = 0
     """The port of the page on this machine (default: any free port)."""
     token: Unset[str] = None
     """A part of the address, at least 16 letters, digits and hyphens, so that links stay valid
@@ -69,10 +70,8 @@ class ExploreOptions:
 
 
 def _check(options: ExploreOptions) -> None:
-    """Raises an error for options that are out of range or do not go together."""
+    """Raises an error for options that cannot be used."""
     check_place(options.html, begins=b"<!doctype html>")
-    if not 0 <= options.port < 2**16:
-        raise ValueError(f"--port must be in [0, 65535], got {options.port}")
     if options.token is not None and not re.fullmatch("[A-Za-z0-9-]{16,}", options.token):
         raise ValueError(
             "--token must have at least 16 letters, digits and hyphens and no other character, got "

@@ -12,6 +12,7 @@ import jax
 import tyro
 
 from gatedjax._utils.cli import parse, program, status_of
+from gatedjax._utils.field_limits import at_least
 from gatedjax._utils.limits import read_limited
 from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say
@@ -44,7 +45,7 @@ class ExportOptions:
     """The folder to write."""
     step: Unset[int] = None
     """The step of the checkpoint to read (default: the newest)."""
-    average: Unset[int] = None
+    average: Annotated[Unset[int], at_least(1)] = None
     """Save the mean of this many of the newest checkpoints (default: for a translator the number in
     its configuration; else the best parameters)."""
     name: Unset[str] = None
@@ -128,8 +129,6 @@ def _export(options: ExportOptions) -> int:
 
 def _average_count(options: ExportOptions, kind: str, about: dict[str, Tree]) -> int:
     """Returns the number of checkpoints to average; 1 means the best parameters."""
-    if options.average is not None and options.average < 1:
-        raise ValueError(f"--average must be at least 1, got {options.average}")
     if options.step is not None and options.average is not None:
         raise ValueError("--average or --step must be left out, got both: give one of the two")
     if options.step is None and options.average is None and kind == "translation":

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import tyro
 
 from gatedjax._utils.cli import parse_command, program, refusals
+from gatedjax._utils.field_limits import POSITIVE, at_least
 from gatedjax._utils.json import to_json
-from gatedjax._utils.limits import MOST_DRAWS, MOST_SEED, check_most
+from gatedjax._utils.limits import MOST_DRAWS, MOST_SEED
 from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say
 from gatedjax._utils.write import write_atomic
@@ -52,15 +53,15 @@ class Report:
     """The encoding of --file (default: utf-8)."""
     longest: int = 20
     """The most words that a text may have. Longer texts are left out."""
-    samples: int = 100
+    samples: Annotated[int, at_least(2, MOST_DRAWS)] = 100
     """The number of draws behind the sampled mean."""
-    tau: Unset[float] = None
+    tau: Annotated[Unset[float], POSITIVE] = None
     """The temperature of relaxed gates (default: that of the model)."""
-    texts: int = 32
+    texts: Annotated[int, at_least(1, MOST_DRAWS)] = 32
     """The number of texts at which estimators are measured."""
-    draws: Unset[int] = None
+    draws: Annotated[Unset[int], at_least(2, MOST_DRAWS)] = None
     """The number of gradients per text and estimator (default: 1,024; with --toy 16,384)."""
-    seed: int = 0
+    seed: Annotated[int, at_least(0, MOST_SEED)] = 0
     """The seed of all draws."""
     out: Unset[Path] = None
     """The folder for gates_report.json, .png and .svg (default: the work folder, else
@@ -68,7 +69,7 @@ class Report:
 
 
 def _check(options: Report) -> None:
-    """Raises ValueError for options that do not go together or are out of range."""
+    """Raises ValueError for options that do not go together."""
     count = (options.model is not None) + (options.workdir is not None) + options.toy
     if count != 1:
         raise ValueError(
@@ -76,16 +77,6 @@ def _check(options: Report) -> None:
         )
     if options.toy:
         _leave_out(options, (*_OF_RUN, *_OF_FILE, "tau"), "--toy")
-    for name, least in (("samples", 2), ("texts", 1), ("draws", 2)):
-        value = getattr(options, name)
-        if value is not None and value < least:
-            raise ValueError(f"--{name} must be at least {least}, got {value}")
-        check_most(f"--{name}", value or least, MOST_DRAWS)
-    if options.seed < 0:
-        raise ValueError(f"--seed must be at least 0, got {options.seed}")
-    check_most("--seed", options.seed, MOST_SEED)
-    if options.tau is not None and not 0 < options.tau < float("inf"):
-        raise ValueError(f"--tau must be positive, got {options.tau}")
     if options.out is not None and options.out.exists() and not options.out.is_dir():
         raise NotADirectoryError(f"--out must be a folder, got the file {options.out}")
 
@@ -134,11 +125,10 @@ def _study(network: Any, options: Report) -> Any:
     from gatedjax.text.gate_modes import gate_modes, measure
 
     key = jax.random.key(options.seed)
+    parts = network.model, network.params, network.batch
     say(f"{network.title}: {len(network.batch['lengths']):,} texts", file=sys.stderr)
     modes = gate_modes(
-        network.model,
-        network.params,
-        network.batch,
+        *parts,
         draws=options.samples,
         temperature=options.tau,
         longest=options.longest,
@@ -147,9 +137,7 @@ def _study(network: Any, options: Report) -> Any:
     count = sum(2 ** int(n) for n in modes.lengths)
     say(f"{count:,} patterns of the gates of {len(modes.rows):,} texts", file=sys.stderr)
     measured = measure(
-        network.model,
-        network.params,
-        network.batch,
+        *parts,
         texts=options.texts,
         draws=options.draws or 1024,
         longest=options.longest,

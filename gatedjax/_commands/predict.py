@@ -14,6 +14,7 @@ import tyro
 from gatedjax._commands._columns import Thresholds, columns_of, set_thresholds, task_of
 from gatedjax._commands._lines import STANDARD_INPUT, Line, in_turns, lines_to, read_piped, show
 from gatedjax._utils.cli import parse, program, refusals
+from gatedjax._utils.field_limits import SHARE_OR_ALL
 from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say
 from gatedjax._utils.types import Json
@@ -67,7 +68,7 @@ class PredictOptions:
     reasons: Flag = False
     """Write JSON with the parts of the words and pairs read in the score of each class, for a
     lexicon."""
-    abstain: Unset[float] = None
+    abstain: Annotated[Unset[float], SHARE_OR_ALL] = None
     """Write null as the label, with a note, if the probability of the best class is below this
     number, as 0.6."""
     threshold: Thresholds = None
@@ -159,8 +160,6 @@ def _run(options: PredictOptions) -> int:
             "--abstain must be left out unless the model has a class for each text, got "
             f"{options.abstain}: leave it out"
         )
-    if options.abstain is not None and not 0 < options.abstain <= 1:
-        raise ValueError(f"--abstain must be in (0, 1], got {options.abstain}")
     model = set_thresholds(model, options.threshold)
     lines: Any = iter(_sentences(options) if tagger else _lines(options, model.kind))
     predict: Any = model.predict

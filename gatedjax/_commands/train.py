@@ -13,8 +13,8 @@ from gatedjax._commands._training import (
     LexiconOptions,
     LinearOptions,
     Task,
+    fit,
     open_data,
-    report,
     save,
     split_order,
     text_options,
@@ -79,9 +79,6 @@ def _elsewhere(model: str, option: str) -> str | None:
 
 def _train_lexicon(command: LexiconOptions, kind: str) -> int:
     """Fits a lexicon or a linear model and writes it; nothing is written before."""
-    # Imported here, so that `--help` is quick; neither module imports JAX.
-    from gatedjax.text.fit._fit import train_any
-
     options = text_options(
         command,
         threshold=parse_thresholds(command.threshold),
@@ -89,16 +86,7 @@ def _train_lexicon(command: LexiconOptions, kind: str) -> int:
     )
     tables = open_data(command, kind, options)
     with raise_on_sigterm():
-        trained = train_any(
-            kind,
-            tables[0],
-            options,
-            validation=tables[1],
-            test=tables[2],
-            say=report,
-            max_aside=command.max_aside,
-        )
-        save(command, kind, options, trained)
+        save(command, kind, options, fit(command, kind, options, tables))
     return 0
 
 

@@ -13,9 +13,11 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
+import jax
 import tyro
 
 from gatedjax._utils.cli import parse, program, status_of
+from gatedjax._utils.field_limits import at_least
 from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import say
 from gatedjax.training.checkpoint import CheckpointStore
@@ -37,7 +39,7 @@ class VerifyOptions:
     $ gatedjax verify-resume --kills 2 -- python train.py
     """
 
-    kills: int = 4
+    kills: Annotated[int, at_least(1)] = 4
     """The number of kills."""
     seed: int = 0
     """The seed of the moments of the kills."""
@@ -101,18 +103,17 @@ def _run(name: str, command: list[str], folder: Path, log: Path, point: Any = No
     raise ValueError("\n  ".join([f"{name}: it must end with status 0, got {status}:", *tail]))
 
 
-def _differences(first: Any, second: Any, name: str = "") -> list[str]:
-    """Returns the paths, such as "record.history[0].loss", at which two JSON values differ."""
-    if isinstance(first, dict) and isinstance(second, dict):
-        keys = sorted(first.keys() | second.keys())
-        parts = [(first.get(k), second.get(k), f"{name}.{k}".strip(".")) for k in keys]
-        return [line for part in parts for line in _differences(*part)]
-    if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
-        parts = [(a, b, f"{name}[{i}]") for i, (a, b) in enumerate(zip(first, second, strict=True))]
-        return [line for part in parts for line in _differences(*part)]
-    # NaN is not equal to itself, but the same NaN in both runs is no difference.
-    both_nan = first != first and second != second
-    return [] if first == second or both_nan else [name or "value"]
+def _differences(first: Any, second: Any) -> list[str]:
+    """Returns the paths, such as "history.0.loss", at which two JSON values differ."""
+    old, new = (
+        # As texts, because NaN is not equal to itself.
+        {
+            jax.tree_util.keystr(path, simple=True, separator="."): repr(value)
+            for path, value in jax.tree_util.tree_leaves_with_path(tree, lambda x: x is None)
+        }
+        for tree in (first, second)
+    )
+    return [name for name in old | new if old.get(name) != new.get(name)]
 
 
 # Fields of metrics.jsonl that differ from run to run, because they are times and speeds.
@@ -178,8 +179,6 @@ def _start(options: VerifyOptions) -> int:
     command = list(options.command)
     if not command:
         raise ValueError("COMMAND must be given, after --")
-    if options.kills < 1:
-        raise ValueError(f"--kills must be at least 1, got {options.kills}")
     if any(part == "--workdir" or part.startswith("--workdir=") for part in command):
         raise ValueError("COMMAND must not have --workdir, which is added: leave it out")
     # Another Python on the path may not have gatedjax.

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import io
-import os
 import re
 import shutil
 import sys
@@ -103,13 +102,6 @@ def name_options(message: str, words: Mapping[str, str], kind: Any = None) -> st
     return message
 
 
-def check_devices(count: int | None) -> None:
-    """Ends the command with an error if the value of `--cpu-devices` is out of range."""
-    # More devices wait for each other until XLA times out and ends the process.
-    if count is not None and not 1 <= count <= 128:
-        fail(f"--cpu-devices must be {'at least 1' if count < 1 else 'at most 128'}, got {count}")
-
-
 def parse(
     kind: type[C],
     args: Sequence[str],
@@ -119,14 +111,16 @@ def parse(
     elsewhere: Callable[[str], str | None] = lambda name: None,
     **tyro_options: Any,
 ) -> C:
-    """Parses the options of a command. `words` is the field of words allowed after options, and
-    `elsewhere` returns the message about an option that another form of the command has.
+    """Parses the options of a command within the limits of its fields. `words` is the field of
+    words allowed after options, and `elsewhere` returns the message about an option that another
+    form of the command has.
     """
     # These are imported here, because `gatedjax --version` needs none of them and they load slowly.
     import dataclasses
 
     import tyro
 
+    from gatedjax._utils.field_limits import check_limits
     from gatedjax._utils.options import described_fields, unknown_option
 
     # Words after "--" are no options, so no rule for options is applied to them.
@@ -146,7 +140,9 @@ def parse(
             fail(f"unexpected argument {unknown[0]!r}")
         given = (*(getattr(options, words) or ()), *unknown)
         options = dataclasses.replace(options, **{words: given})
-    return _decode(options)
+    with refusals({}, kind):
+        check_limits(options)
+    return options
 
 
 def _show_help(read: Callable[..., Any], kind: Any) -> NoReturn:
@@ -159,27 +155,6 @@ def _show_help(read: Callable[..., Any], kind: Any) -> NoReturn:
     output.seek(0)
     say(_wrap_lines(_with_words_last(output.read(), kind)), end="")
     sys.exit(0)
-
-
-def _decode(options: C) -> C:
-    """Returns a dataclass of options with its texts decoded from UTF-8.
-
-    In an ASCII locale Python keeps other bytes as halves of surrogate pairs. Names of files stay,
-    because Python opens them in this form.
-    """
-    import dataclasses
-
-    def decode(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(map(decode, value))
-        if not isinstance(value, str) or not re.search("[\udc80-\udcff]", value):
-            return value
-        is_file = os.path.lexists(value)
-        return value if is_file else os.fsencode(value).decode("utf-8", "surrogateescape")
-
-    values = {f.name: getattr(options, f.name) for f in dataclasses.fields(options)}  # type: ignore[arg-type]
-    changes = {name: new for name, value in values.items() if (new := decode(value)) != value}
-    return dataclasses.replace(options, **changes) if changes else options  # type: ignore[type-var]
 
 
 def parse_command(commands: Mapping[str, type], args: Sequence[str], prog: str, about: str) -> Any:

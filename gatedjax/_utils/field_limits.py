@@ -48,6 +48,7 @@ POSITIVE = _where("positive and finite", lambda value: 0 < value < math.inf)
 NOT_NEGATIVE = _where("at least 0 and finite", lambda value: 0 <= value < math.inf)
 RATE = Limit("in [0, 1)", check_dropout)
 SHARE = _where("in (0, 1)", lambda value: 0 < value < 1)
+SHARE_OR_ALL = _where("in (0, 1]", lambda value: 0 < value <= 1)
 
 
 def check_options(config: object) -> None:

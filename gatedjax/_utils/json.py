@@ -1,9 +1,8 @@
 """Conversion of values and configurations to standard JSON."""
 
 import dataclasses
+import functools
 import json
-import math
-import numbers
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,23 +15,17 @@ def to_json(value: Any, **layout: Any) -> str:
         # Most values are finite, so the slow copy is made only if this fails.
         return json.dumps(value, allow_nan=False, default=_convert, **layout)
     except ValueError:
-        return json.dumps(_finite(to_json_values(value)), allow_nan=False, **layout)
+        text = json.dumps(value, default=_convert)
+        finite = json.loads(text, parse_constant=lambda _: None)
+        return json.dumps(finite, allow_nan=False, **layout)
 
 
 def to_json_values(value: Any, name: str = "the value") -> Any:
     """Converts dataclasses, mappings, tuples and NumPy numbers to the types of JSON; NaN stays."""
-
-    def convert(inner: Any) -> Any:
-        try:
-            return _convert(inner)
-        except TypeError:
-            kind = type(inner).__name__
-            raise TypeError(f"{name} must be a value that JSON can store, got {kind}") from None
-
-    return json.loads(json.dumps(value, default=convert))
+    return json.loads(json.dumps(value, default=functools.partial(_convert, name=name)))
 
 
-def _convert(value: Any) -> Any:
+def _convert(value: Any, name: str = "the value") -> Any:
     """Converts a value that `json` does not know to a dict or a number."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
@@ -41,15 +34,5 @@ def _convert(value: Any) -> Any:
     # `plain` returns the value itself if it is no number of NumPy or JAX.
     number = plain(value)
     if number is value:
-        raise TypeError(
-            f"the value must be a value that JSON can store, got {type(value).__name__}"
-        )
+        raise TypeError(f"{name} must be a value that JSON can store, got {type(value).__name__}")
     return number
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, numbers.Real) and not math.isfinite(value) else value

@@ -11,6 +11,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import numpy as np
 
 from gatedjax._utils.nested import with_changes
+from gatedjax._utils.tracing import is_traced
 
 
 def plain(value: Any) -> Any:
@@ -30,11 +31,7 @@ def _is_array(value: Any) -> bool:
         return True
     # There is an array of JAX only if JAX is imported, which takes seconds.
     jax = sys.modules.get("jax")
-    if jax is None or not isinstance(value, jax.Array):
-        return False
-    from gatedjax._utils.tracing import is_traced
-
-    return not is_traced(value)
+    return jax is not None and isinstance(value, jax.Array) and not is_traced(value)
 
 
 def make_plain(config: object) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 import tyro
 
 from gatedjax._utils.field_docs import field_docstrings
+from gatedjax._utils.field_limits import at_least
 
 T = TypeVar("T")
 
@@ -24,6 +25,10 @@ Unset = Annotated[
 """An option that is None if it is not given. The docstring of the field describes its default."""
 Several = Annotated[tuple[T, ...], tyro.conf.arg(help_behavior_hint="")]
 """An option with any number of values. The docstring of the field describes its default."""
+
+# More devices wait for each other until XLA times out and ends the process.
+CpuDevices = Annotated[Unset[int], at_least(1, 128)]
+"""A number of CPU devices over which batches are split."""
 
 
 def described_fields() -> tyro.constructors.ConstructorRegistry:

@@ -13,7 +13,7 @@ import jax
 
 from gatedjax._utils.json import to_json
 from gatedjax._utils.limits import read_limited
-from gatedjax._utils.write import write_atomic
+from gatedjax._utils.write import write_text as write_text
 from gatedjax._version import __version__
 
 PACKAGES = (
@@ -26,12 +26,6 @@ PACKAGES = (
     "grain",
     "tensorflow-datasets",
 )
-
-
-def write_text(path: Path, text: str) -> None:
-    """Writes a text file in one step, so that a reader sees the old or the new content."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:

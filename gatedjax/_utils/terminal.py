@@ -116,9 +116,7 @@ def escape_unencodable(stream: object) -> None:
     r"""Makes a stream escape characters that its encoding lacks, as Python does ("\xef")."""
     if not isinstance(stream, io.TextIOWrapper):
         return
-    # In the C locale Python uses a handler that passes bytes of file names on and refuses letters.
-    of_locale = stream.errors == "surrogateescape" and not stream.encoding.lower().startswith("utf")
-    if stream.errors == "strict" or of_locale:
+    if stream.errors == "strict":
         stream.reconfigure(errors="backslashreplace")
 
 

@@ -4,15 +4,17 @@ No other module uses the tracer class of JAX. The messages of the checks name th
 """
 
 import functools
+import sys
 from typing import Any
 
-import jax
 import numpy as np
 
 
 def is_traced(value: Any) -> bool:
     """Returns True for an array that JAX is tracing, with numbers that are not known."""
-    return isinstance(value, jax.core.Tracer)
+    # Something is traced only if JAX is imported, which takes seconds.
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(value, jax.core.Tracer)
 
 
 def check_key(**keys: Any) -> None:
@@ -48,6 +50,8 @@ def check_keys(rows: int | None = None, **keys: Any) -> None:
 def _key_shape(value: Any) -> tuple[int, ...] | None:
     if not (hasattr(value, "dtype") and hasattr(value, "shape")):
         return None
+    import jax
+
     shape = tuple(value.shape)
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
         return shape
@@ -57,6 +61,8 @@ def _key_shape(value: Any) -> tuple[int, ...] | None:
 
 @functools.cache
 def _count_words(implementation: str) -> int:
+    import jax
+
     key = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0, impl=implementation)))
     return int(key.shape[0])
 

@@ -100,6 +100,12 @@ def write_atomic(path: Path, content: bytes) -> None:
         file.write(content)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Writes a text file like `write_atomic`, and creates its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, text.encode())
+
+
 @contextlib.contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
     """Yields an empty folder that replaces `target` and its files at the end of the block, by two

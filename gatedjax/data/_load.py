@@ -10,7 +10,7 @@ from typing import Any, Literal, overload
 
 from gatedjax.data.files import _unpack
 from gatedjax.data.files._lines import FileRows
-from gatedjax.data.files._paths import AnyPath
+from gatedjax.data.files._paths import Found
 from gatedjax.data.files._source import Source, SourceInfo
 from gatedjax.data.sets._all import check_known, not_there, resolve
 from gatedjax.data.sets._all import names as names
@@ -55,7 +55,7 @@ def _look(declared: DataSet, data_dir: str | Path | None, manual_dir: str | Path
 
 def _find(
     declared: DataSet, part: str, data_dir: str | Path | None, manual_dir: str | Path | None
-) -> AnyPath | None:
+) -> Found | None:
     """Returns the raw file of a part, or None if the prepared set is read instead."""
     if manual_dir is None:
         return None
@@ -205,7 +205,8 @@ def load(
     if not report.reconciles:
         raise ValueError(
             f"data set {name!r}, {part}: not everything is accounted for: each line must be used, "
-            f"skipped or set aside, got {report}"
+            f"skipped or set aside, got {report}: prepare it again or check it with python -m "
+            "gatedjax data check"
         )
     info = SourceInfo(name, split, declared.class_names(every), substitute)
     return declared.source(examples, info, report, read_part)
@@ -237,12 +238,6 @@ def _check(
         raise ValueError(
             f"data set {name!r}, {part}: no usable line{rows.first_aside()}; at least one must be "
             "well formed"
-        )
-    if rows.lines != rows.accounted_lines:
-        raise ValueError(
-            f"data set {name!r}, {part}: all {rows.lines:,} lines must be accounted for, got "
-            f"{rows.accounted_lines:,} lines: prepare it again or check it with python -m gatedjax "
-            "data check"
         )
     if aside:
         _LOG.warning(

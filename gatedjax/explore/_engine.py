@@ -1,7 +1,6 @@
 """The computations of the explorer: the answers to a page about one model or two, as JSON."""
 
 import dataclasses
-import importlib.metadata
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -70,11 +69,6 @@ class Explorer:
     tokenized: bool = False  # texts for a reader are tokens with spaces between them
 
     def __post_init__(self) -> None:
-        if not self.models or len(self.models) != len(self.names):
-            raise ValueError(
-                f"names must have a name for each of the {len(self.models)} models, got "
-                f"{list(self.names)!r}"
-            )
         # Two models of the same name could not be distinguished on the page.
         if len(set(self.names)) < len(self.names):
             self.names = [f"{name} ({number})" for number, name in enumerate(self.names, 1)]
@@ -115,7 +109,7 @@ class Explorer:
             "title": first.title,
             "example": first.example(),
             "origin": first.describe_example(),
-            "library": describe_library(),
+            "library": {"name": "gatedjax", "version": __version__},
         }
 
     def answer(self, message: Mapping[str, Any]) -> Json:
@@ -144,16 +138,15 @@ class Explorer:
         self.check_open()
         return state
 
-    def warm_up(self) -> None:
-        """Compiles the programs for short texts, for all models at the same time."""
+    def warm_up(self) -> list[threading.Thread]:
+        """Starts a thread for each model that compiles its programs for short texts."""
         closed = (lambda: self._closed,)
         warm_ups = [view.warm_up for view in self.views]
         # Daemon threads, because the end of the process should not wait for them.
         threads = [threading.Thread(target=run, args=closed, daemon=True) for run in warm_ups]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        return threads
 
     def close(self, seconds: float = -1) -> bool:
         """Prevents new computations, and waits at most `seconds` for running ones (-1: no limit),
@@ -176,15 +169,3 @@ class Explorer:
         """Raises ValueError if the explorer has been closed."""
         if self._closed:
             raise ValueError("the explorer must be open, got a closed one: start it again")
-
-
-def describe_library() -> Json:
-    """Returns {"name", "version", "address"} of the library, for the foot of the page."""
-    try:
-        urls = importlib.metadata.metadata("gatedjax").get_all("Project-URL") or []
-    except importlib.metadata.PackageNotFoundError:
-        urls = []
-    # An entry is "label, address".
-    addresses = (url.partition(",")[2].strip() for url in urls)
-    address = next((a for a in addresses if a.startswith("https://")), "")
-    return {"name": "gatedjax", "version": __version__, "address": address}

@@ -12,6 +12,7 @@ that decide each of them.
 """
 
 import base64
+import json
 from typing import Any
 
 import numpy as np
@@ -105,11 +106,7 @@ def _store_answers(explorer: Explorer, text: str, table: Table | None) -> Json:
 
 def _shorten(value: Any) -> Any:
     """Rounds the numbers of an answer to six digits, which the page shows with three decimals."""
-    if isinstance(value, dict):
-        return {name: _shorten(entry) for name, entry in value.items()}
-    if isinstance(value, list):
-        return [_shorten(entry) for entry in value]
-    return float(f"{value:.6g}") if isinstance(value, float) else value
+    return json.loads(to_json(value), parse_float=lambda number: float(f"{float(number):.6g}"))
 
 
 def payload(explorer: Explorer, text: str) -> Json:

@@ -144,7 +144,7 @@ class Session:
         self._explorer, self._table, self._leaks = explorer, table, leaks
         self._found: Sentences | None = None
         self._failed: str | None = None
-        self._warm: threading.Thread | None = None
+        self._warming: list[threading.Thread] = []
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
@@ -166,9 +166,8 @@ class Session:
         return answers[do]()
 
     def warm_up(self) -> None:
-        """Starts a thread that compiles the programs for short texts."""
-        self._warm = threading.Thread(target=self._explorer.warm_up, daemon=True)
-        self._warm.start()
+        """Starts to compile the programs for short texts."""
+        self._warming = self._explorer.warm_up()
 
     def close(self, seconds: float = -1) -> bool:
         """Closes the explorer and waits for its computations in the background."""
@@ -212,8 +211,8 @@ class Session:
 
     def _work(self, table: Table) -> None:
         # The sentence that the user types must not wait for the sentences of the file.
-        if self._warm is not None:
-            self._warm.join()
+        for thread in self._warming:
+            thread.join()
         try:
             self._found = read_sentences(self._explorer, table, leaks=self._leaks)
         except Exception as error:  # The page shows any error, because nobody else sees it.

@@ -1,7 +1,7 @@
 """The state of a page, its check, and the gates of the words: the modes, and forced gates."""
 
 import dataclasses
-import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args
 
@@ -32,56 +32,47 @@ class State:
     off: tuple[str, ...] = ()  # words that a lexicon reads the text without
 
 
+def _is_share(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value <= 1  # bool is a subclass of int
+
+
+def _are_words(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(word, str) for word in value)
+
+
+def _is_forced(value: Any) -> bool:
+    # `isdigit` would also accept digits of other scripts, of which some have no integer value.
+    return isinstance(value, Mapping) and all(
+        re.fullmatch("[0-9]{1,7}", str(place)) and isinstance(is_open, bool)
+        for place, is_open in value.items()
+    )
+
+
+_RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(TEXTS, ("a string", lambda text: isinstance(text, str))),
+    "mode": (f"one of {', '.join(map(repr, get_args(Mode)))}", lambda mode: mode in get_args(Mode)),
+    "threshold": ("a number in [0, 1]", _is_share),
+    "density": ("a number in [0, 1]", _is_share),
+    "seed": ("an integer in [0, 2^32)", lambda seed: type(seed) is int and 0 <= seed < 2**32),
+    "off": ("a list of words", _are_words),
+    "forced": ("an object that maps numbers of words to true or false", _is_forced),
+}
+"""Field of a message -> the values that it must have, and their test."""
+
+
 def check_state(message: Mapping[str, Any]) -> State:
     """Converts a message to a state; raises ValueError for a wrong type or value of a field.
 
     >>> check_state({"text": "fun", "forced": {"0": False}}).forced
     {0: False}
     """
-    fields = {field.name for field in dataclasses.fields(State)}
-    values = {name: value for name, value in message.items() if name in fields}
-    for name in TEXTS:
-        if not isinstance(text := values.get(name, ""), str):
-            raise ValueError(f"{name} must be a string, got {text!r:.40}")
-    if (mode := values.get("mode", "threshold")) not in get_args(Mode):
-        modes = ", ".join(map(repr, get_args(Mode)))
-        raise ValueError(f"mode must be one of {modes}, got {str(mode)[:40]!r}")
-    for name in ("threshold", "density"):
-        values[name] = _share(name, values.get(name, 0.5))
-    seed = values.get("seed", 0)
-    # bool is a subclass of int, but true is no seed.
-    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
-        raise ValueError(f"seed must be an integer in [0, 2^32), got {seed!r:.40}")
-    off = values.get("off", ())
-    if not isinstance(off, list | tuple) or not all(isinstance(word, str) for word in off):
-        raise ValueError(f"off must be a list of words, got {off!r:.40}")
-    forced = _check_forced(values.get("forced", {}))
-    return State(**{**values, "forced": forced, "off": tuple(off)})
-
-
-def _share(name: str, value: Any) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or not 0 <= value <= 1:
-        raise ValueError(f"{name} must be a number in [0, 1], got {value!r:.40}")
-    return float(value)
-
-
-def _check_forced(value: Any) -> dict[int, bool]:
-    """Converts a JSON object of forced gates to a dict with integers as keys."""
-    if not isinstance(value, Mapping):
-        raise ValueError(f"forced must be an object, got {value!r:.40}")
-    forced = {}
-    for place, is_open in value.items():
-        number = str(place)
-        # `isdigit` also accepts digits of other scripts, and some of them have no integer value.
-        plain = number.isascii() and number.isdigit() and len(number) < 8
-        if not plain or not isinstance(is_open, bool):
-            raise ValueError(
-                "forced must map numbers of words to true or false, got "
-                f"{number[:40]!r}: {is_open!r:.40}"
-            )
-        forced[int(number)] = is_open
-    return forced
+    values = {name: message[name] for name in _RULES if name in message}
+    for name, value in values.items():
+        requirement, holds = _RULES[name]
+        if not holds(value):
+            raise ValueError(f"{name} must be {requirement}, got {value!r:.40}")
+    forced = {int(place): is_open for place, is_open in values.get("forced", {}).items()}
+    return State(**{**values, "forced": forced, "off": tuple(values.get("off", ()))})
 
 
 def gates_of(

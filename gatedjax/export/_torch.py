@@ -32,16 +32,12 @@ _CELLS = {4: "an LSTM", 3: "a GRU"}
 
 
 class Block(NamedTuple):
-    """The weights of a layer and direction of an LSTM or GRU in the layout of PyTorch."""
+    """The weights of a layer and direction of an LSTM or GRU, with PyTorch's names and layout."""
 
-    input: np.ndarray  # weight_ih [G H, D] for G gates, inputs of width D and states of width H
-    recurrent: np.ndarray  # weight_hh [G H, H]
-    input_bias: np.ndarray  # bias_ih [G H]
-    recurrent_bias: np.ndarray  # bias_hh [G H]
-
-
-# The names of the arrays of a `Block` in a state dict, in its order.
-_BLOCK = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    weight_ih: np.ndarray  # [G H, D] for G gates, inputs of width D and states of width H
+    weight_hh: np.ndarray  # [G H, H]
+    bias_ih: np.ndarray  # [G H]
+    bias_hh: np.ndarray  # [G H]
 
 
 def lstm_from_torch(
@@ -72,8 +68,8 @@ def lstm_from_torch(
 
     def convert(block: Block) -> LSTMWeights:
         # PyTorch has two biases because cuDNN has. Only their sum has an effect in an LSTM.
-        bias = block.input_bias + block.recurrent_bias
-        return LSTMWeights(*map(jnp.asarray, (block.input.T, block.recurrent.T, bias)))
+        bias = block.bias_ih + block.bias_hh
+        return LSTMWeights(*map(jnp.asarray, (block.weight_ih.T, block.weight_hh.T, bias)))
 
     return _convert(state_dict, prefix, 4, convert)
 
@@ -99,14 +95,13 @@ def gru_from_torch(
     """
 
     def convert(block: Block) -> GRUWeights:
-        size = block.recurrent.shape[1]
-        # PyTorch multiplies the candidate by 1 - z instead of z.
-        sign = np.repeat(np.array([1, -1, 1], block.input.dtype), size)
-        bias = sign * block.input_bias
+        size = block.weight_hh.shape[1]
+        sign = _signs(block.weight_ih, size)
+        bias = sign * block.bias_ih
         # The two biases of r and z are added; the second bias of the candidate is reset.
-        bias[: 2 * size] += (sign * block.recurrent_bias)[: 2 * size]
-        recurrent_bias = block.recurrent_bias[2 * size :]
-        arrays = (block.input.T * sign, block.recurrent.T * sign, bias, recurrent_bias)
+        bias[: 2 * size] += (sign * block.bias_hh)[: 2 * size]
+        recurrent_bias = block.bias_hh[2 * size :]
+        arrays = (block.weight_ih.T * sign, block.weight_hh.T * sign, bias, recurrent_bias)
         return GRUWeights(*map(jnp.asarray, arrays))
 
     return _convert(state_dict, prefix, 3, convert)
@@ -176,8 +171,7 @@ def gru_to_torch(
                 "recurrent product. If yours does too (reset_after=True), give zeros for it"
             )
         size = len(ours["recurrent"])
-        # PyTorch multiplies the candidate by 1 - z instead of z.
-        sign = np.repeat(np.array([1, -1, 1], ours["input"].dtype), size)
+        sign = _signs(ours["input"], size)
         bias, second = sign * ours["bias"], np.zeros_like(ours["bias"])
         second[2 * size :] = ours["recurrent_bias"]
         return Block((ours["input"] * sign).T, (ours["recurrent"] * sign).T, bias, second)
@@ -274,10 +268,10 @@ def _convert(
     }
     _check_shapes(arrays, prefix, gates, len(ends))
     zeros = np.zeros_like(arrays["weight_hh_l0"][:, 0])
-    blocks = [
-        Block(*(arrays.get(f"{name}{suffix}", zeros) for name in _BLOCK)) for suffix in suffixes
+    layers = [
+        convert(Block(*(arrays.get(f"{name}{suffix}", zeros) for name in Block._fields)))
+        for suffix in suffixes
     ]
-    layers = [convert(block) for block in blocks]
     return tuple(layers if len(ends) == 1 else zip(layers[::2], layers[1::2], strict=True))
 
 
@@ -360,7 +354,7 @@ def _state_dict(
             ours = _arrays_of(f"layers[{number}]", weights, kind)
             width, size = width or len(ours["input"]), size or len(ours["recurrent"])
             _check_weights(f"layers[{number}]", ours, gates, width, size)
-            for name, array in zip(_BLOCK, convert(ours), strict=True):
+            for name, array in convert(ours)._asdict().items():
                 key = f"{_with_dot(prefix)}{name}_l{number}{end}"
                 state_dict[key] = np.ascontiguousarray(array)
         # The next layer reads the states of all directions.
@@ -413,6 +407,11 @@ def _layers_of(params: Mapping[str, Tree], kind: Kind) -> list[Tree]:
                 raise ValueError(f"layers must have {lacks} in layer_{number}.{way}, got none")
         layers.append(tuple(kind(**blocks[number, way]) for way in ways))
     return layers
+
+
+def _signs(array: np.ndarray, size: int) -> np.ndarray:
+    # PyTorch multiplies the candidate by 1 - z instead of z.
+    return np.repeat(np.array([1, -1, 1], array.dtype), size)
 
 
 def _with_dot(prefix: str) -> str:

@@ -8,7 +8,6 @@ that can be typed, in fewer words.
 import contextlib
 import dataclasses
 import json
-import math
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 
 from gatedjax._utils import limits
 from gatedjax._utils.choices import suggestion
+from gatedjax._utils.field_limits import POSITIVE, SHARE, SHARE_OR_ALL, at_least
 from gatedjax._utils.json import to_json
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Json
@@ -43,15 +43,6 @@ _TEXTS = ("text", "pair", *_prediction.TARGETS)
 """The tasks whose texts are split into tokens; a tagger's files have a word in each line."""
 # Number of characters in a line of a docstring.
 _WIDTH = 100
-
-
-def _check_integer(least: int, most: int) -> Check:
-    def check(name: str, value: int) -> None:
-        if value < least:
-            raise ValueError(f"{name} must be at least {least}, got {value!r}")
-        limits.check_most(name, value, most)
-
-    return check
 
 
 def _check_that(is_valid: Callable[[Any], bool], requirement: str) -> Check:
@@ -150,14 +141,14 @@ class TextOptions:
     minutes: float | None = _option(
         None,
         "Largest training time in minutes, without compilation (default: no limit).",
-        _check_that(lambda minutes: 0 < minutes < math.inf, "positive and finite"),
+        POSITIVE.check,
         models=(NETWORK,),
     )
     num_steps: int | None = _option(
         None,
         "Largest number of training steps (default: about twenty epochs). Training stops earlier "
         "if the validation loss does not improve.",
-        _check_integer(1, limits.MOST_STEPS),
+        at_least(1, limits.MOST_STEPS).check,
         models=(NETWORK,),
     )
     share: float | None = _option(
@@ -165,7 +156,7 @@ class TextOptions:
         "Share of the words with an open gate, for lexicon, states and ganet (default: for ganet "
         "0.5, else the smallest share that surely loses at most one point on three folds). With 1 "
         "all words are read.",
-        _check_that(lambda share: 0 < share <= 1, "in (0, 1]"),
+        SHARE_OR_ALL.check,
         models=(_prediction.LEXICON, _prediction.STATES, "ganet"),
     )
     max_len: int = _option(
@@ -174,7 +165,7 @@ class TextOptions:
         "so many words, whose scores are averaged; texts of pairs are cut. A tagger splits longer "
         "sentences in training. It predicts their tags in windows that overlap by half, and takes "
         "the tag of a word from the window with the most words around it.",
-        _check_integer(1, limits.MOST_LENGTH),
+        at_least(1, limits.MOST_LENGTH).check,
         models=(NETWORK,),
     )
     min_count: int | None = _option(
@@ -183,13 +174,13 @@ class TextOptions:
         "(capitals, digits, last letters). The default is 1 with word vectors. Without word "
         "vectors it is 2 for a tagger, and for a classifier 1 up to 1,000 texts, 2 up to 5,000, 5 "
         "up to 20,000 and 10 above.",
-        _check_integer(1, limits.MOST_WORDS),
+        at_least(1, limits.MOST_WORDS).check,
         models=(NETWORK,),
     )
     max_words: int = _option(
         100_000,
         "Largest number of words from the texts in the vocabulary.",
-        _check_integer(1, limits.MOST_WORDS),
+        at_least(1, limits.MOST_WORDS).check,
         models=(NETWORK,),
     )
     lowercase: bool = _option(
@@ -217,7 +208,7 @@ class TextOptions:
     min_class: int = _option(
         1,
         "Classes with fewer texts are left out, also of the validation and test data.",
-        _check_integer(1, limits.MOST_WORDS),
+        at_least(1, limits.MOST_WORDS).check,
         tasks=("text", "pair", _prediction.LABELS, _prediction.ORDINAL),
     )
     class_weight: str | None = _option(
@@ -257,19 +248,19 @@ class TextOptions:
         0.1,
         "Share of the training texts, at most 20,000 texts, that is split off for validation if "
         "there are no validation data.",
-        _check_that(lambda share: 0 < share < 1, "in (0, 1)"),
+        SHARE.check,
     )
     batch_size: int | None = _option(
         None,
         "Number of texts in a training step (default: 32, or 64 above 10,000 texts).",
-        _check_integer(1, limits.MOST_BATCH),
+        at_least(1, limits.MOST_BATCH).check,
         models=(NETWORK,),
     )
     seed: int = _option(
         0,
         "Seed of the parameters, the dropout, the gates and the order of the texts. A lexicon has "
         "no random number, and does not depend on it.",
-        _check_integer(0, limits.MOST_SEED),
+        at_least(0, limits.MOST_SEED).check,
     )
     network: Mapping[str, object] | None = _option(
         None,

@@ -30,7 +30,7 @@ def check_batch(batch: Any, name: str) -> Batch:
         raise ValueError(
             f"{name} must have at least one row, got 'weight' of shape {list(weight.shape)}"
         )
-    # Most batches have the weights of the one before, whose check is remembered.
+    # Most batches have the weights of the one before, and that check is remembered.
     is_small = weight.nbytes <= 4096
     row = _bad_row(weight.tobytes(), weight.dtype) if is_small else _first_bad(weight.reshape(-1))
     if row is not None:

@@ -115,8 +115,7 @@ def fit(
     start = Start.of(task, tx, key, first, params)
     evaluation = first_eval_batch(eval_data)
     like = start.like
-    metrics = parallel.metrics_of(task, tx, like, first, key)
-    step = parallel.train_step(task, tx, like)
+    step, sums = parallel.train_step(task, tx, like, first, key)
     check_evaluation(task, like, evaluation, config.best_metric)
     check_eval_params(eval_params, task, like)
     identity: dict[str, Any] = {"settings": settings_of(settings, config)}
@@ -147,7 +146,7 @@ def fit(
 
     program = Program(
         like=like,
-        sums=metrics,
+        sums=sums,
         init=lambda: start.put(parallel),
         step=lambda state, sums, batch, running: step(state, sums, parallel.put_batch(batch), key),
         evaluate=None

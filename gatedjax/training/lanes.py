@@ -30,7 +30,7 @@ from gatedjax.training.fit import (
 )
 from gatedjax.training.identity import array_digests, identity_of, mapping_of, settings_of
 from gatedjax.training.loop import FitResult, Hook, Program, Run, rows_of, train_all
-from gatedjax.training.metrics import Metrics, merge
+from gatedjax.training.metrics import Metrics, Sums, merge
 from gatedjax.training.parallel import Parallel, add_metrics
 from gatedjax.training.step import TrainState, make_train_step
 from gatedjax.training.task import Batch, Carried, Trainable, call_evaluate
@@ -238,8 +238,8 @@ def fit_lanes(
     values, seeds = parallel.put((values, jnp.stack(keys)), parallel.rows)
 
     def lane_step(
-        state: TrainState, sums: Metrics, batch: Batch, active: Any, key: Any, value: Any
-    ) -> tuple[TrainState, Metrics, jax.Array]:
+        state: TrainState, sums: Sums, batch: Batch, active: Any, key: Any, value: Any
+    ) -> tuple[TrainState, Sums, jax.Array]:
         rule = tx
         if of_rate:
             # The optimiser is built here, because its rate is an argument of the program.
@@ -266,7 +266,7 @@ def fit_lanes(
     test = jax.jit(jax.vmap(lane_evaluate, (0, 0, 0 if per_seed else None)))
     point = jax.jit(jax.vmap(lambda state: point_of(task, default_point, state)))
 
-    def train_step(state: TrainState, sums: Metrics, batch: Batch, running: list[int]) -> Any:
+    def train_step(state: TrainState, sums: Sums, batch: Batch, running: list[int]) -> Any:
         active = parallel.put(np.isin(rows, running), parallel.rows)
         return step(state, sums, parallel.put(batch, parallel.rows), active, seeds, values)
 
@@ -305,7 +305,7 @@ def fit_lanes(
 
     program = Program(
         like=like,
-        sums=lift(metrics),
+        sums=lift(jax.eval_shape(Sums.of, metrics)),
         init=init,
         step=train_step,
         evaluate=None if eval_data is None else evaluate,

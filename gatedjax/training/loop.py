@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import dataclasses
+import functools
 import math
 import signal
 import threading
@@ -22,7 +23,7 @@ from gatedjax.training.config import TrainConfig
 from gatedjax.training.data import TrainData, check_batch
 from gatedjax.training.distributed import Seen, agree, gather, gather_text, is_main
 from gatedjax.training.identity import compare, flatten
-from gatedjax.training.metrics import Metrics, to_floats
+from gatedjax.training.metrics import Metrics, Sums, to_floats
 from gatedjax.training.parallel import Parallel
 from gatedjax.training.progress import ProgressView, format_metrics
 from gatedjax.training.step import TrainState
@@ -169,10 +170,10 @@ class Program:
     """The functions of a run, or of L runs side by side, with a first axis L of all arrays."""
 
     like: TrainState  # shapes and dtypes
-    sums: Metrics  # shapes and dtypes of the metrics of a step
+    sums: Sums  # shape and dtype of the metrics of a step
     init: Callable[[], TrainState]
     # (state, sums, batch, numbers of the runs that have not ended) -> (state, sums, skipped)
-    step: Callable[..., tuple[TrainState, Metrics, jax.Array]]
+    step: Callable[..., tuple[TrainState, Sums, jax.Array]]
     evaluate: Callable[[TrainState], list[dict[str, float]]] | None  # the metrics of each run
     point: Callable[[TrainState], Any]  # {"params": ..., "shared": ...}, which are evaluated
     # Removes filler rows and lanes, because their number depends on the devices.
@@ -229,8 +230,8 @@ class Run:
         self.queue: collections.deque[Any] = collections.deque()
         self.shapes: set[Any] = set()
         self.reached: Any = False
-        zeros = lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), program.sums)  # noqa: E731
-        # A compiled function makes them faster than a transfer of each.
+        zeros = functools.partial(jax.tree.map, jnp.zeros_like, program.sums)
+        # An array of NumPy's would be lent to the step, which overwrites it.
         self._zeros = jax.jit(zeros, out_shardings=parallel.whole)
         self.seen, self.compared = Seen(), 0  # the batches since the processes compared them
         self.begin_interval()
@@ -303,7 +304,7 @@ class Run:
                 run.finished = None if run.finished == "done" else run.finished
                 run.decide(self.step, self.step >= config.num_steps, config)
             self.fresh, self.compared = False, self.step
-        self.skipped = np.asarray(self.sums["skipped"].total)
+        self.skipped = self.sums.metrics()["skipped"].total
         if not self.over:
             self.view = ProgressView(config.num_steps, self.step, config.progress and self.reports)
         if restored is not None and self.reports:
@@ -523,8 +524,8 @@ class Run:
     def report_skipped(self) -> Metrics:
         """Writes a line for each skipped update, refuses too many in a row; returns the sums."""
         queue, self.queue = self.queue, collections.deque()
-        sums = jax.device_get(self.sums)
-        before, self.skipped = self.skipped, np.asarray(sums["skipped"].total)
+        sums = self.sums.metrics()
+        before, self.skipped = self.skipped, sums["skipped"].total
         if np.array_equal(before, self.skipped):  # the common case, without a transfer per step
             for number in self.running() if queue else ():
                 self.records[number].skipped_in_a_row = 0

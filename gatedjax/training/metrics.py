@@ -65,6 +65,37 @@ class Ratio:
 Metrics = dict[str, Ratio]
 
 
+@struct.dataclass
+class Sums:
+    """The metrics of some steps in one array, because each array that a step returns costs time."""
+
+    values: Array  # [N], or [L, N] of L runs
+    structure: tuple = struct.field(pytree_node=False)  # of the dict, and the shapes in it
+
+    @classmethod
+    def of(cls, metrics: Metrics) -> "Sums":
+        """Returns the metrics of a step as sums."""
+        leaves, tree = jax.tree.flatten(metrics)
+        wide = jnp.float64 if jnp.float64 in {x.dtype for x in leaves} else jnp.float32
+        values = jnp.concatenate([jnp.ravel(x).astype(wide) for x in leaves])
+        return cls(values, (tree, tuple(x.shape for x in leaves)))
+
+    def __add__(self, other: "Sums") -> "Sums":
+        if self.structure != other.structure:
+            names = [sorted(jax.tree.unflatten(*sums.structure)) for sums in (self, other)]
+            raise ValueError(f"loss must return the same metrics for all batches, got {names}")
+        return Sums(self.values + other.values, self.structure)
+
+    def metrics(self) -> Metrics:
+        """Returns the metrics as NumPy arrays, with a first axis of several runs."""
+        tree, shapes = self.structure
+        ends = np.cumsum([math.prod(shape) for shape in shapes])
+        parts = np.split(np.asarray(self.values), ends[:-1], axis=-1)
+        return jax.tree.unflatten(
+            tree, [x.reshape(x.shape[:-1] + shape) for x, shape in zip(parts, shapes, strict=True)]
+        )
+
+
 def merge(a: Metrics, b: Metrics) -> Metrics:
     """Adds the totals and the counts of two dicts of metrics by name.
 

@@ -15,7 +15,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from gatedjax.training.data import pad_rows
-from gatedjax.training.metrics import Metrics
+from gatedjax.training.metrics import Metrics, Sums
 from gatedjax.training.step import TrainState, make_train_step, path_of
 from gatedjax.training.task import Batch, Carried, Trainable, call_evaluate
 
@@ -103,7 +103,6 @@ class Parallel:
         self.several = any(d.process_index != jax.process_index() for d in devices)
         self._axes = axes
         self._programs: collections.OrderedDict[Any, Any] = collections.OrderedDict()
-        self._last: Any = None  # (task, tx, step) of `metrics_of`
 
     def shardings(self, tree: Any) -> Any:
         """Returns the sharding of each array of `tree`, a train state or parameters.
@@ -171,18 +170,35 @@ class Parallel:
         return jax.device_get(tree)
 
     def train_step(
-        self, task: Trainable, tx: optax.GradientTransformation, like: TrainState
-    ) -> Callable[..., tuple[TrainState, Metrics, jax.Array]]:
+        self,
+        task: Trainable,
+        tx: optax.GradientTransformation,
+        like: TrainState,
+        batch: Batch,
+        seed_key: jax.Array,
+    ) -> tuple[Callable[..., tuple[TrainState, Sums, jax.Array]], Sums]:
         """Compiles the training step, which also adds its metrics to sums.
 
-        `like` has the shapes and dtypes of the train state. The result is a function (state, sums,
-        batch, seed_key) -> (state, sums, skipped) of arrays on the devices. State and sums are
-        donated; skipped is 1.0 for an update that was skipped.
+        `like` has the shapes and dtypes of the train state. Returns a function (state, sums, batch,
+        seed_key) -> (state, sums, skipped) of arrays on the devices, and the shape and dtype of the
+        sums. State and sums are donated; skipped is 1.0 for an update that was skipped.
         """
+        compile_step = functools.partial(self._train_step, task, tx, like)
+        if is_constant(task):
+            key = ("step", task, tx, str(self.shardings(like)))
+            traced, step = self._keep(key, compile_step)
+        else:  # a later run may have changed the task
+            traced, step = compile_step()
+        put = jax.tree.map(lambda x, at: x.update(sharding=at), like, self.shardings(like))
+        # The loss checks its results, and the program shares this trace.
+        metrics = jax.eval_shape(traced, put, self.put_batch(batch), seed_key)[1]
+        return step, jax.eval_shape(Sums.of, metrics)
+
+    def _train_step(self, task: Trainable, tx: Any, like: TrainState) -> Any:
+        """Returns the step of one program over all devices, and the compiled step with sums."""
+        options: dict[str, Any] = {"accumulate": self.accumulate, "reach": True}
         if self.kind == "pmap":
-            step = make_train_step(
-                task, tx, axis_name="data", accumulate=self.accumulate, reach=True
-            )
+            step = make_train_step(task, tx, axis_name="data", **options)
             # Only rows have an axis over the devices; the rest of the state is a copy on each.
             none: Any = None
             axes = TrainState(none, none, none, Carried(rows=0))
@@ -191,47 +207,22 @@ class Parallel:
             )
             add = jax.jit(add_metrics)
 
-            def run(state: TrainState, sums: Metrics, batch: Batch, key: jax.Array) -> Any:
+            def run(state: TrainState, sums: Sums, batch: Batch, key: jax.Array) -> Any:
                 state = with_rows(state, self._fold)
                 state, metrics = mapped(state, self._fold(batch), key)
                 return with_rows(state, _unfold), *add(sums, metrics)
 
-            return run
-        outputs = self.shardings(like), self.whole, self.whole
-        step = self._traced(task, tx, like)
-        self._last = None  # a later run may have changed the task
-
-        def compile_step() -> Callable[..., Any]:
-            def step_and_add(state: TrainState, sums: Metrics, batch: Batch, key: jax.Array) -> Any:
-                state, metrics = step(state, batch, key)
-                return state, *add_metrics(sums, metrics)
-
-            return jax.jit(step_and_add, donate_argnums=(0, 1), out_shardings=outputs)
-
-        if not is_constant(task):
-            return compile_step()
-        return self._keep(("step", task, tx, str(outputs[0])), compile_step)
-
-    def metrics_of(
-        self, task: Trainable, tx: Any, like: TrainState, batch: Batch, key: jax.Array
-    ) -> Metrics:
-        """Returns shapes and dtypes of the metrics of a step, whose loss checks its results. The
-        next call of `train_step` with the same task shares this trace of the loss.
-        """
-        put = jax.tree.map(lambda x, at: x.update(sharding=at), like, self.shardings(like))
-        return jax.eval_shape(self._traced(task, tx, like), put, self.put_batch(batch), key)[1]
-
-    def _traced(self, task: Trainable, tx: Any, like: TrainState) -> Callable[..., Any]:
-        """Returns the step of one program over all devices, which JAX traces once for a shape."""
-        options: dict[str, Any] = {"accumulate": self.accumulate, "reach": True}
-        if isinstance(like, TrainState) and self.rule is not None:
+            return make_train_step(task, tx, **options), run
+        if self.rule is not None:
             options["gather"] = functools.partial(self._gather, self.shardings(like.params))
-        make = lambda: jax.jit(make_train_step(task, tx, **options), inline=True)  # noqa: E731
-        if is_constant(task):
-            return self._keep(("traced", task, tx, str(self.shardings(like))), make)
-        if self._last is None or self._last[0] is not task or self._last[1] is not tx:
-            self._last = (task, tx, make())
-        return self._last[2]
+        traced = jax.jit(make_train_step(task, tx, **options), inline=True)
+
+        def step_and_add(state: TrainState, sums: Sums, batch: Batch, key: jax.Array) -> Any:
+            state, metrics = traced(state, batch, key)
+            return state, *add_metrics(sums, metrics)
+
+        outputs = self.shardings(like), self.whole, self.whole
+        return traced, jax.jit(step_and_add, donate_argnums=(0, 1), out_shardings=outputs)
 
     def evaluation(self, task: Any) -> Callable[..., Any]:
         """Compiles `task.evaluate` as (params, batch, carried) -> (metrics, predictions, carried).
@@ -307,9 +298,9 @@ def _unfold(tree: Any) -> Any:
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
 
 
-def add_metrics(sums: Metrics, metrics: Metrics) -> tuple[Metrics, jax.Array]:
+def add_metrics(sums: Sums, metrics: Metrics) -> tuple[Sums, jax.Array]:
     """Returns the sums with the metrics added, and 1.0 if the update was skipped."""
-    return jax.tree.map(jax.numpy.add, sums, metrics), metrics["skipped"].total
+    return sums + Sums.of(metrics), metrics["skipped"].total
 
 
 def with_rows(state: TrainState, change: Callable[[Any], Any]) -> TrainState:
@@ -393,9 +384,8 @@ def make_parallel(
             raise ValueError(f"devices must not be empty, got {devices!r}")
         if kind == "single" and devices is not None:
             device_list = device_list[:1]
-        if kind in ("single", "pmap") and {d.process_index for d in device_list} != {
-            jax.process_index()
-        }:
+        here = {jax.process_index()}
+        if kind in ("single", "pmap") and {d.process_index for d in device_list} != here:
             raise ValueError(
                 f"kind must be 'sharding' or 'fsdp' for {jax.process_count()} processes, got "
                 f"{kind!r}"

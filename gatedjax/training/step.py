@@ -200,7 +200,10 @@ def make_train_step(
         with jax.named_scope("loss_and_gradient"):
             value, grads, metrics, new = mean_gradient(params)
         if shares and axis_name:
-            new = dataclasses.replace(new, rows=own_rows(new.rows, axis_name))
+            count = len(batch["weight"]) // jax.lax.axis_size(axis_name)
+            first = jax.lax.axis_index(axis_name) * count
+            own = lambda x: jax.lax.dynamic_slice_in_dim(x, first, count)  # noqa: E731
+            new = dataclasses.replace(new, rows=jax.tree.map(own, new.rows))
         value_fn = with_gradient(lambda params: mean_gradient(params)[:2])
         with jax.named_scope("update"), jax.numpy_dtype_promotion("standard"):
             updates, opt_state = tx.update(
@@ -287,13 +290,6 @@ def with_gradient(value_and_grad: Callable[[Any], tuple[jax.Array, Any]]) -> Cal
 
     value.defvjp(value_and_grad, pull_back)
     return value
-
-
-def own_rows(tree: Any, axis_name: str) -> Any:
-    """Returns the rows of this device from arrays with the rows of all devices."""
-    count, index = jax.lax.axis_size(axis_name), jax.lax.axis_index(axis_name)
-    cut = lambda x: jax.lax.dynamic_slice_in_dim(x, index * (len(x) // count), len(x) // count)  # noqa: E731
-    return jax.tree.map(cut, tree)
 
 
 def any_leaf(test: Callable[[jax.Array], jax.Array], tree: Any) -> jax.Array:

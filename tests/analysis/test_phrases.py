@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gatedjax import analysis
 from gatedjax.analysis import _phrases, phrases
 
 NAN = float("nan")
@@ -337,18 +336,3 @@ def test_a_trace_tells_words_and_phrases_layer_by_layer():
     )
     assert phrases.trace(TOKENS[1], SELECTED[1])[1].words == ("A",)
     assert phrases.trace((), np.zeros((1, 4), bool)) == [_phrases.Selection(0, (), (), ())]
-
-
-def test_shuffled_words_keep_their_weights_and_lose_their_phrases(np_rng):
-    """The caveat of `runs`: only adjacency makes a phrase."""
-    r = np.repeat([1.0, 0.0], 6)
-    order = np.arange(12).reshape(2, 6).T.ravel()  # alternates
-    assert phrases.runs(phrases.select(r)).length.tolist() == [6]
-    shuffled = phrases.select(r[order])
-    assert phrases.runs(shuffled).length.tolist() == [1] * 6
-    assert shuffled.sum() == 6
-
-
-def test_the_functions_are_reached_from_analysis():
-    assert analysis.phrases.runs is phrases.runs
-    assert phrases.THRESHOLD == 0.95

@@ -2,15 +2,11 @@
 
 import builtins
 import json
-import subprocess
-import sys
-import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
 
 from gatedjax import analysis
-from tests.conftest import ROOT
 
 mpl = pytest.importorskip("matplotlib")
 
@@ -30,22 +26,6 @@ def texts(figure):
 
 def boxes(figure):
     return [patch for patch in figure.axes[0].patches if isinstance(patch, mpl.patches.Rectangle)]
-
-
-def overlaps(boxes):
-    """Pairs of drawn boxes (x0, y0, x1, y1) that share area, with a pixel of tolerance."""
-    found = []
-    for i, a in enumerate(boxes):
-        for b in boxes[:i]:
-            wide = min(a.x1, b.x1) - max(a.x0, b.x0)
-            high = min(a.y1, b.y1) - max(a.y0, b.y0)
-            if wide > 1 and high > 1:
-                found.append((a, b))
-    return found
-
-
-def is_png(path):
-    return path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 
 def test_heatmap_shades_small_weights_as_it_shades_large_ones():
@@ -98,21 +78,6 @@ def test_heatmap_of_different_words_repeats_the_line_of_words():
     assert shown.count("y") == 1
 
 
-def test_long_sentence_wraps_and_stays_inside_the_figure():
-    words = (WORDS * 8) + ["W" * 300]
-    weights = np.full(len(words), 1 / len(words))
-    figure = analysis.plot_heatmap(
-        [("a model with a rather long name: positive", words, weights, np.arange(73) % 2)],
-        title="a title " * 30,
-    )
-    short = analysis.plot_heatmap(rows())
-    assert figure.get_figheight() > 3 * short.get_figheight()
-    renderer = figure.canvas.get_renderer()
-    cells = [cell.get_window_extent(renderer) for cell in boxes(figure)]
-    assert max(cell.x1 for cell in cells) <= figure.get_figwidth() * figure.dpi
-    assert overlaps(cells) == []
-
-
 def test_heatmap_ignores_padding_after_the_words():
     padded = np.pad(WEIGHTS, (0, 5), constant_values=1.0)
     shown = texts(analysis.plot_heatmap([("m", WORDS, padded, np.pad(GATES, (0, 3)))]))
@@ -142,12 +107,12 @@ def test_notebooks_can_show_the_figure():
     assert analysis.plot_heatmap(rows())._repr_png_().startswith(b"\x89PNG")
 
 
-def test_lines_have_error_bars_where_there_is_a_deviation(tmp_path):
+def test_lines_have_error_bars_where_there_is_a_deviation():
     series = {
         "accuracy": {"trec": [(40, 0.8, 0.0), (20, 0.9, 0.1)], "sst1": [(20, 0.4, 0.02)]},
         "density": {"trec": [(20, 0.4, 0.0)], "sst1": []},
     }
-    figure = analysis.plot_lines(series, tmp_path / "lines", xlabel="width", title="t")
+    figure = analysis.plot_lines(series, xlabel="width", title="t")
     left, right = figure.axes
     assert (left.get_xlabel(), left.get_ylabel(), right.get_ylabel()) == (
         "width", "accuracy", "density",
@@ -161,8 +126,6 @@ def test_lines_have_error_bars_where_there_is_a_deviation(tmp_path):
     assert first.lines[0].get_color() != second.lines[0].get_color()
     assert first.lines[0].get_marker() != second.lines[0].get_marker()
     assert right.containers[0].lines[0].get_color() == first.lines[0].get_color()
-    assert is_png(tmp_path / "lines.png")
-    ET.parse(tmp_path / "lines.svg")
 
 
 def test_a_long_heading_of_lines_breaks_and_is_not_cut():
@@ -225,12 +188,11 @@ def test_learning_curves_draw_what_was_recorded(tmp_path):
     path.write_text("\n".join([*lines, '{"split": "tr']) + "\n", encoding="utf-8")
     records = analysis.read_metrics(path)
     assert records == RECORDS
-    figure = analysis.plot_learning_curves({"soft": iter(records)}, tmp_path / "curves")
+    figure = analysis.plot_learning_curves({"soft": iter(records)})
     assert [axes.get_ylabel() for axes in figure.axes] == ["loss", "accuracy"]
     train, evaluated = figure.axes[0].lines
     np.testing.assert_array_equal(train.get_xydata(), [[1, 2], [3, 1]])
     np.testing.assert_array_equal(evaluated.get_xydata(), [[2, 1.5]])
-    assert is_png(tmp_path / "curves.png")
 
 
 def test_analysis_imports_without_matplotlib_and_says_what_is_missing(monkeypatch):
@@ -244,17 +206,6 @@ def test_analysis_imports_without_matplotlib_and_says_what_is_missing(monkeypatc
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(ImportError, match="pip install matplotlib"):
         analysis.plot_heatmap(rows())
-
-
-def test_importing_analysis_loads_neither_matplotlib_nor_jax():
-    code = (
-        "import sys, gatedjax.analysis\n"
-        "print(sorted({'matplotlib', 'jax', 'rich', 'flax'} & set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
 
 
 def test_lines_label_their_places_only_where_the_labels_do_not_meet():

@@ -55,13 +55,6 @@ def test_one_sided_mcnemar_and_the_proportion_test_give_the_published_numbers():
     assert analysis.proportion_test(0.4, 0.5, 100).p_value == pytest.approx(0.97725, abs=1e-5)
 
 
-def test_mcnemar_is_symmetric_and_ignores_where_both_agree():
-    one = analysis.mcnemar(*pair(4, 9, both=0, neither=0))
-    other = analysis.mcnemar(*reversed(pair(4, 9, both=50, neither=7)))
-    assert one.p_value == other.p_value
-    assert (one.b, one.c) == (other.c, other.b)
-
-
 def test_mcnemar_of_a_whole_test_set_is_finite():
     got = analysis.mcnemar(*pair(12_700, 12_300))
     assert 0.001 < got.p_value < 0.05
@@ -183,12 +176,6 @@ def test_bootstrap_interval_widens_with_its_level(np_rng):
     narrow = analysis.paired_bootstrap(a, b, level=0.5)
     wide = analysis.paired_bootstrap(a, b, level=0.99)
     assert wide.low < narrow.low < narrow.high < wide.high
-
-
-def test_bootstrap_takes_scores_that_all_differ(np_rng):
-    a, b = np_rng.normal(size=(2, 3000))
-    got = analysis.paired_bootstrap(a, b, samples=500)
-    assert got.low < got.difference < got.high
 
 
 def test_summary_is_mean_and_sample_deviation():

@@ -3,7 +3,6 @@
 import gzip
 import tarfile
 
-import numpy as np
 import pytest
 
 from gatedjax import data
@@ -169,31 +168,3 @@ def test_runs_of_spaces_and_tabs_separate_tokens_and_a_no_break_space_does_not()
     assert made == _cloze.Question("a b c\xa0d", "@placeholder e", "a", ("a", "b"), 0)
     with pytest.raises(LineError, match="@placeholder"):
         _cloze.question("a", "b", "a", ["a"])
-
-
-@pytest.mark.parametrize("kind", ["NE", "CN"])
-@pytest.mark.slow
-def test_the_real_files_have_their_counts_and_the_frequency_baseline(shared_data, kind):
-    if not (shared_data / "cloze").is_dir():
-        pytest.skip("the cloze sets are not on this machine")
-    want = {"NE": (0.439, 0.338), "CN": (0.296, 0.272)}[kind]
-    if kind == "NE":  # the longest files are read in one of the two kinds
-        train = data.load("cbt", "train", manual_dir=shared_data, kind=kind)
-        assert len(train) == train.report.lines == 41_191
-        assert train.report.notes == {}
-    for split, size, accuracy in (("validation", 2_000, want[0]), ("test", 2_500, want[1])):
-        source = data.load("cbt", split, manual_dir=shared_data, kind=kind)
-        assert len(source) == source.report.lines == size
-        # as large as the official ones, and not them: they say where they come from
-        assert source.info.substitute == _cbt.MADE_OF_BOOKS["build_report.json"]
-        assert round(most_frequent(source), 3) == accuracy
-
-
-def most_frequent(source):
-    """Accuracy of the candidate that occurs most often; ties are drawn, in expectation."""
-    right = 0.0
-    for example in source:
-        counts = [example["tokens"].count(candidate[0]) for candidate in example["candidates"]]
-        best = np.flatnonzero(np.array(counts) == max(counts))
-        right += (example["label"] in best) / len(best)
-    return right / len(source)

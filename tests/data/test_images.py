@@ -1,7 +1,6 @@
 """Images: idx files, scikit-learn's digits, TFDS's sets, and their batches."""
 
 import gzip
-import os
 import zlib
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from gatedjax import data
 from gatedjax._commands.data import main as data_command
 from gatedjax.data.sets import _images
 from gatedjax.data.sets._all import SETS
-from gatedjax.data.tfds import _prepared
 
 
 def idx(array):
@@ -178,22 +176,6 @@ def test_a_batch_holds_rows_between_0_and_1_and_filler(source):
     }
 
 
-# the real sets -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
-def test_the_real_sets_have_the_published_counts(shared_data, name):
-    test = data.load(name, "test", manual_dir=shared_data, strict=True)
-    assert test.info.substitute is None
-    assert test.images.shape == (10_000, 28, 28)
-    if name == "mnist":
-        assert test.labels[:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
-        held = data.load(name, "validation", manual_dir=shared_data, strict=True)
-        assert held.example_ids.tolist() == list(range(55_000, 60_000))
-    else:
-        assert np.bincount(test.labels).tolist() == [1_000] * 10
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_images_that_tfds_has_shuffled_go_back_to_their_places(monkeypatch, np_rng):
     from tensorflow_datasets.core import hashing
@@ -210,17 +192,3 @@ def test_images_that_tfds_has_shuffled_go_back_to_their_places(monkeypatch, np_r
     rows = read(records, "test")
     assert [row.label for row in rows.rows] == labels.tolist()
     assert all(np.array_equal(row.content, images[row.index, ..., 0]) for row in rows.rows)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_mnist_as_tfds_prepares_it_equals_the_raw_files(shared_data):
-    folder = os.environ.get("GATEDJAX_TFDS_DATA") or Path.home() / "tensorflow_datasets"
-    if not _prepared.is_prepared("mnist", folder):
-        pytest.skip("mnist is not prepared here (set GATEDJAX_TFDS_DATA)")
-    for split in ("test", "validation"):
-        raw = data.load("mnist", split, manual_dir=shared_data)
-        prepared = data.load("mnist", split, data_dir=folder)
-        assert np.array_equal(prepared.labels, raw.labels)
-        assert np.array_equal(prepared.example_ids, raw.example_ids)
-        assert np.array_equal(prepared.images, raw.images)

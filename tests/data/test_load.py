@@ -1,9 +1,6 @@
 """`load`: names, splits, raw files, malformed lines, and the counts of the real sets."""
 
 import collections
-import gzip
-import subprocess
-import sys
 import tarfile
 import zipfile
 
@@ -25,15 +22,6 @@ def sst_dir(tmp_path):
     for name in ("train", "dev", "test"):
         (trees / f"{name}.txt").write_text(f"{TREE}\n{NEUTRAL}\n", encoding="utf-8")
     return tmp_path
-
-
-def test_importing_data_leaves_tfds_and_grain_alone():
-    code = (
-        "import sys, gatedjax.data; "
-        "print([m for m in ('tensorflow_datasets', 'grain', 'tensorflow') if m in sys.modules])"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "[]"
 
 
 def test_sst_reads_words_labels_and_phrases_off_the_tree(sst_dir):
@@ -99,21 +87,6 @@ def test_the_sst_archive_is_read_as_it_is_downloaded(sst_dir, tmp_path_factory):
         data.load("sst", "train", manual_dir=folder)
 
 
-def test_a_truncated_gzip_file_and_one_without_a_usable_line_are_errors(sst_dir):
-    trees = sst_dir / "sst" / "trees"
-    (trees / "train.txt").unlink()
-    packed = gzip.compress((TREE * 50).encode())
-    (trees / "train.txt.gz").write_bytes(packed[:-20])
-    with pytest.raises(ValueError, match=r"train.txt.gz: truncated"):
-        data.load("sst", "train", manual_dir=sst_dir)
-    (trees / "dev.txt").write_bytes(b"no tree\n")
-    with pytest.raises(ValueError, match=r"dev.txt:1"):
-        data.load("sst", "validation", manual_dir=sst_dir)
-    (trees / "test.txt").write_bytes(b"")
-    with pytest.raises(ValueError, match="no usable line"):
-        data.load("sst", "test", manual_dir=sst_dir)
-
-
 def test_a_file_cut_short_is_named_as_a_substitute_and_refused_by_strict(sst_dir):
     source = data.load("sst", "train", manual_dir=sst_dir)
     assert source.info.substitute == "2 lines where the official file has 8,544"
@@ -121,13 +94,10 @@ def test_a_file_cut_short_is_named_as_a_substitute_and_refused_by_strict(sst_dir
         data.load("sst", "train", manual_dir=sst_dir, strict=True)
 
 
-def test_ag_news_rows_are_cleaned_and_bad_rows_set_aside(tmp_path):
+def test_ag_news_rows_are_cleaned(tmp_path):
     rows = [
         '"3","Oil up","Haiti #39;s oil costs  #36;10\\a barrel &lt;A HREF=""x""&gt;AP&lt;/A&gt;"',
         '"1","",""',
-        '"5","a","b"',
-        '"1","a"',
-        '"1","a","b',
     ]
     (tmp_path / "test.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     source = data.load("ag_news", "test", manual_dir=tmp_path)
@@ -135,8 +105,6 @@ def test_ag_news_rows_are_cleaned_and_bad_rows_set_aside(tmp_path):
     assert source[0]["tokens"] == tuple(words)
     assert source[0]["label"] == 2
     assert source[1]["tokens"] == ()
-    assert [q.line for q in source.quarantine] == [3, 4, 5]
-    assert [q.reason.split(" ")[0] for q in source.quarantine] == ["unknown", "2", "not"]
     assert _ag_news.clean("AT amp;T", " quot;yes quot;") == 'AT&T "yes"'
 
 
@@ -231,54 +199,3 @@ def test_a_source_is_a_sequence(sst_dir):
     assert source[:1] == [source[0]]
     with pytest.raises(IndexError):
         source[2]
-
-
-# The real sets. ------------------------------------------------------------------------------
-
-
-def stsa_labels(folder, name):
-    lines = (folder / "sst" / name).read_text("utf-8").splitlines()
-    return collections.Counter(int(line.split(" ", 1)[0]) for line in lines)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("split", "stsa", "fine", "binary"),
-    [
-        ("train", "train", 8544, 6920),
-        ("validation", "dev", 1101, 872),
-        ("test", "test", 2210, 1821),
-    ],
-)
-def test_sst_has_the_published_counts_and_labels(shared_data, split, stsa, fine, binary):
-    for name, size, kind in (("sst1", fine, "fine"), ("sst2", binary, "binary")):
-        source = data.load(name, split, manual_dir=shared_data, strict=True)
-        labels = collections.Counter(x["label"] for x in source)
-        assert len(source) == size
-        assert labels == stsa_labels(shared_data, f"stsa.{kind}.{stsa}")
-        assert source.info.substitute is None
-        assert source.report.reconciles
-
-
-def test_trec_has_the_published_counts(shared_data):
-    sizes = {s: len(data.load("trec", s, manual_dir=shared_data)) for s in _declaration.SPLITS}
-    assert sizes == {"train": 4907, "validation": 545, "test": 500, "train_full": 5452}
-    classes = count_texts(data.load("trec", "test", manual_dir=shared_data))["class_counts"]
-    # ABBR, DESC, ENTY, HUM, LOC, NUM
-    assert list(classes.values()) == [9, 138, 94, 65, 81, 113]
-
-
-def test_ag_news_test_part_has_the_published_counts(shared_data):
-    source = data.load("ag_news", "test", manual_dir=shared_data, strict=True)
-    assert collections.Counter(x["label"] for x in source) == dict.fromkeys(range(4), 1900)
-    with pytest.raises(FileNotFoundError, match=r"train.csv"):
-        data.load("ag_news", "train", manual_dir=shared_data)
-
-
-@pytest.mark.slow
-def test_imdb_has_the_published_counts(shared_data):
-    for split, size in (("train_full", 25_000), ("test", 25_000), ("validation", 2_500)):
-        source = data.load("imdb", split, manual_dir=shared_data, strict=split != "validation")
-        rows = [row.label for row in source._examples.rows.rows]  # without splitting every text
-        assert len(source) == size
-        assert collections.Counter(rows) == {0: size // 2, 1: size // 2}

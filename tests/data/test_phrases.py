@@ -1,6 +1,5 @@
 """SST phrases: every labelled span of the training trees is an example, a repeat, or neutral."""
 
-import collections
 import dataclasses
 import re
 
@@ -137,75 +136,3 @@ def test_the_commands_know_the_phrases(trees, capsys):
     out = capsys.readouterr().out
     assert "sst1_phrases (fine, train_phrase)" in out
     assert {"sst1_phrases", "sst2_phrases"} <= set(data.names())
-
-
-# The real files. -----------------------------------------------------------------------------
-
-
-def spans_by_hand(text):
-    """(words, label) of every bracket, by recursion over the characters: another parser."""
-
-    def node(at):
-        label, at, words = int(text[at + 1]), at + 3, []
-        while text[at] != ")":
-            if text[at] == "(":
-                inner, at = node(at)
-                words += inner
-            elif text[at] == " ":
-                at += 1
-            else:
-                end = text.index(")", at)
-                words.append(text[at:end])
-                at = end
-        found.append((" ".join(words), label))
-        return words, at + 1
-
-    found, at = [], 0
-    while at < len(text):
-        _, at = node(at)
-        while at < len(text) and text[at] == "\n":
-            at += 1
-    return found
-
-
-FINE = [7_233, 27_711, 81_658, 33_361, 9_311]
-BINARY = [34_944, 42_672]
-OF_EVERY_SPAN = [8_245, 34_362, 219_788, 44_194, 11_993]
-
-
-@pytest.mark.slow
-def test_the_real_phrases_have_these_counts_and_are_those_of_another_parser(shared_data):
-    raw = (shared_data / "sst" / "trees" / "train.txt").read_text("utf-8")
-    by_hand = spans_by_hand(raw)
-    labels = collections.Counter(label for _, label in by_hand)
-    assert [labels[i] for i in range(5)] == OF_EVERY_SPAN
-    distinct = set(by_hand)
-    assert len({text for text, _ in distinct}) == len(distinct)  # no text has two labels
-    source = data.load("sst1_phrases", "train", manual_dir=shared_data, strict=True)
-    counts = collections.Counter(x["label"] for x in source)
-    assert [counts[i] for i in range(5)] == FINE
-    assert source.report.spans == _source.SpanCounts(318_582, 159_274, {"repeated": 159_308})
-    # two trees' words differ where one has an escape and another has not: none do
-    escaped = {(" ".join(map(_sst.word, text.split(" "))), label) for text, label in distinct}
-    assert set(pairs(source)) == escaped
-    assert source.quarantine == ()
-    sentences = data.load("sst1", "train", manual_dir=shared_data)
-    assert set(pairs(sentences)) <= escaped
-
-    polar = {(text, int(label > 2)) for text, label in escaped if label != 2}
-    source = data.load("sst2_phrases", "train", manual_dir=shared_data, strict=True)
-    assert set(pairs(source)) == polar
-    counts = collections.Counter(x["label"] for x in source)
-    assert [counts[i] for i in range(2)] == BINARY
-    assert source.report.spans == _source.SpanCounts(
-        318_582, 77_616, {"neutral": 219_788, "repeated": 21_178}
-    )
-    assert source.report.skipped == {"neutral": 98}
-
-
-def test_the_spans_of_the_real_validation_trees_are_those_of_another_parser(shared_data):
-    raw = (shared_data / "sst" / "trees" / "dev.txt").read_text("utf-8")
-    wanted = [(" ".join(map(_sst.word, text.split(" "))), k) for text, k in spans_by_hand(raw)]
-    source = data.load("sst1", "validation", manual_dir=shared_data, level="phrase")
-    assert collections.Counter(pairs(source)) == collections.Counter(wanted)
-    assert source.report.spans == _source.SpanCounts(len(wanted), len(wanted))

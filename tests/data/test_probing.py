@@ -169,15 +169,3 @@ def test_inverted_bigrams_differ_in_two_neighbours_that_may_be_swapped():
     assert 0.4 < share < 0.55
     short = data.bigram_shift([[], ["One"], ["Two", "words"], ["a", ",", "b", "."]] * 20)
     assert all(e["label"] == 1 for e in short)
-
-
-@pytest.mark.slow
-def test_the_raw_sets_of_this_machine(shared_data):
-    for task, sizes in {"bigram_shift": (100_000, 10_000), "tree_depth": (2_508, 349)}.items():
-        for split, size in zip(("train", "test"), sizes, strict=True):
-            source = data.load("senteval_probing", split, task=task, manual_dir=shared_data)
-            assert len(source) == size
-            assert not source.quarantine
-    published = data.load("word_reordering", "validation", manual_dir=shared_data)
-    assert len(published) == 10_000
-    assert not published.quarantine

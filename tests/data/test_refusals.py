@@ -229,6 +229,11 @@ FILES = {
         (broken("cbt_ne", "cbtest_NE_train.txt", b"1 x\n2 y\n"), "'cbt_ne'|no usable line|21"),
     ],
     "missing": [
+        (
+            lambda folder: data.load("trec", "train", manual_dir=folder / "nowhere"),
+            "manual_dir|nowhere: there is no such folder",
+            MISSING,
+        ),
         (raw("ptb"), "ptb.train.txt|simple-examples.tgz", MISSING),
         (raw("trec"), "train_5500.label|manual_dir|cogcomp", MISSING),
         (raw("imdb"), "aclImdb_v1.tar.gz|stanford", MISSING),
@@ -259,6 +264,7 @@ FILES = {
         for text in ("{", "[]", '{"words": ["a"], "lowercase": true}', '{"words": 3}')
     ],
     "vectors": [
+        *((vectors(content), "v.txt is empty") for content in (b"", b"\n\n")),
         (vectors(b"the 1 2\n"), "line 1|2|3"),
         (vectors(b"the 1 2 3 4\n"), "line 1|4|3"),
         (vectors(b"a 1 2 3\nthe 1 2 3 4\n"), "line 2|4|3"),

@@ -240,37 +240,3 @@ def test_corpora_are_complete():
     for corpus in _parallel.DECLARED:
         assert set(corpus.files.names) == set(corpus.official) == {"train", "validation", "test"}
         assert all("{}" in name for names in corpus.files.names.values() for name in names)
-
-
-# The real sets. ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "sizes"),
-    [
-        ("sick", (4_500, 500, 4_927)),
-        ("multi30k", (29_000, 1_014, 1_000)),
-    ],
-)
-def test_small_sets_have_the_published_counts(shared_data, name, sizes):
-    found = [
-        len(data.load(name, split, manual_dir=shared_data, strict=True))
-        for split in ("train", "validation", "test")
-    ]
-    assert tuple(found) == sizes
-
-
-@pytest.mark.slow
-def test_roles_and_trees_have_the_counts_of_their_makers(shared_data):
-    sentences, predicates = (12_504, 1_962, 2_051), (40_418, 4_960, 4_792)
-    arguments, with_predicate = (81_244, 9_556, 9_313), (10_536, 1_529, 1_532)
-    for i, split in enumerate(("train", "validation", "test")):
-        trees = data.load("ewt_trees", split, manual_dir=shared_data, strict=True)
-        assert len(trees) == sentences[i]
-        roles = data.load("conll_srl", split, manual_dir=shared_data)
-        assert roles.quarantine == ()
-        assert roles.report.lines == sentences[i]
-        assert len(roles) == predicates[i]
-        assert sentences[i] - roles.report.skipped["no predicate"] == with_predicate[i]
-        others = [s[2] for x in roles for s in x["spans"] if s[2] not in ("V", "C-V")]
-        assert len(others) == arguments[i]

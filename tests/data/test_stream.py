@@ -171,26 +171,6 @@ def test_the_prepared_set_equals_the_raw_files(ptb_dir, tmp_path_factory, capsys
     assert "quarantined" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_the_real_ptb_has_the_published_counts(shared_data):
-    valid = data.load("ptb", "validation", manual_dir=shared_data, strict=True)
-    test = data.load("ptb", "test", manual_dir=shared_data, strict=True)
-    assert (valid.num_tokens, test.num_tokens) == (70_390 + 3_370, 78_669 + 3_761)
-    assert (valid.unknown, test.unknown) == (0, 0)
-    assert valid.vocabulary.words[:4] == ("the", "<unk>", "<eos>", "N")
-    assert valid.info.substitute is None
-    assert data_command(["check", "ptb", "--manual-dir", str(shared_data)]) == 0
-
-
-@pytest.mark.slow
-def test_the_real_training_stream_has_the_published_counts(shared_data):
-    train = data.load("ptb", "train", manual_dir=shared_data, strict=True)
-    assert (train.num_tokens, len(train)) == (887_521 + 42_068, 42_068)
-    batches = data.LanguageModelBatches(train, batch_size=20, num_steps=35)
-    assert len(batches) == 1_328  # 46,480 tokens in the longest of 20 rows
-    assert sum(batch["token_weight"].sum() for batch in batches) == 929_589
-
-
 # the windows ---------------------------------------------------------------------------------
 
 

@@ -174,20 +174,6 @@ def test_another_header_is_refused_by_its_line(tmp_path, vocabulary, header):
         data.load_embeddings(path, vocabulary, dim=3)
 
 
-@pytest.mark.slow
-def test_real_vectors_cover_trec(shared_data):
-    path = shared_data / "glove" / "glove.6B.100d.subset.txt.gz"
-    vocabulary = data.Vocabulary.build([data.load("trec", "train_full", manual_dir=shared_data)])
-    got = data.load_embeddings(path, vocabulary, dim=100)
-    assert 0.9 < got.coverage < 1
-    # the first line of GloVe 6B 100d
-    np.testing.assert_allclose(
-        got.matrix[vocabulary.encode(["the"])[0], :3], [-0.038194, -0.24487, 0.72812]
-    )
-    with pytest.raises(ValueError, match=r"line 1: .* 300 values, got 100"):
-        data.load_embeddings(path, vocabulary, dim=300)
-
-
 @pytest.mark.parametrize("kind", ["xz", "bz2", "zip"])
 def test_packed_vectors_are_unpacked(tmp_path, vocabulary, kind):
     path = tmp_path / f"v.txt.{kind}"

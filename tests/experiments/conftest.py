@@ -1,38 +1,46 @@
-"""Fixtures of several papers' tests, which make their runs shorter."""
+"""What makes the runs of the papers' tests shorter."""
 
 import contextlib
+import functools
 
+import jax
 import pytest
 
 from experiments.benchmarks import _harness
+from experiments.core import experiment as engine
 from experiments.core.config import with_changes
 from experiments.ga_net import experiment
 from experiments.ga_net.config import PRESETS
+from gatedjax import training
 from gatedjax.training import identity
 
 
-@pytest.fixture(scope="module")
-def without_digests():
-    """Lowers the program of a run once, where no test asks whether two programs are equal.
+@pytest.fixture(scope="module", autouse=True)
+def short_runs():
+    """Trains on one device, and lowers a program once.
 
-    The digest of its programs takes a third of a short run.
+    A program for eight devices takes several times as long to compile, and the digest of its
+    programs a third of a short run; tests/training has the tests of both.
     """
+    single = functools.partial(training.make_parallel, "single")
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "make_parallel", lambda kind, **options: single(**options))
+        lanes = functools.partial(training.fit_lanes, devices=jax.devices()[:1])
+        patch.setattr(engine, "fit_lanes", lanes)
         patch.setattr(identity, "program_digest", lambda *_: "")
         yield
 
 
 @pytest.fixture(scope="module")
 def small_polarity():
-    """Trains a narrow GA-Net on polarity on one device; enumerates the gates of few words alone.
+    """Trains a narrow GA-Net on polarity; enumerates the gates of few words alone.
 
     All patterns of the gates of 20 words take minutes in unoptimised code; 24 texts have 5 words.
     """
     narrow = {"model.embedding_dim": 8, "model.hidden": 4, "model.aux_hidden": 4}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(experiment, "EXACT", 5)
-        small = with_changes(PRESETS["polarity"], {"train.parallel": "single", **narrow})
-        patch.setitem(PRESETS, "polarity", small)
+        patch.setitem(PRESETS, "polarity", with_changes(PRESETS["polarity"], narrow))
         yield
 
 

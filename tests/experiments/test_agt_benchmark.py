@@ -39,9 +39,3 @@ def test_one_turn_gives_every_figure(tmp_path):
         ratio = found[name]["ms"] / found["products"]["ms"]
         assert found[name]["ratio"] == pytest.approx(ratio)
     assert json.loads(target.read_text())["rows"] == rows
-
-
-@pytest.mark.parametrize("options", [{"vocabulary": ()}, {"vocabulary": (2,)}, {"layers": 0}])
-def test_impossible_sizes_are_refused(options):
-    with pytest.raises(ValueError, match=next(iter(options))):
-        agt.main(agt.Options(**options))

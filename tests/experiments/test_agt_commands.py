@@ -13,9 +13,7 @@ from experiments.agt.__main__ import main
 from experiments.agt.config import OPTIMIZERS, PRESETS
 from experiments.agt.experiment import resolve_width, substitute
 from experiments.agt.paper import PAPER
-from experiments.core import command
 from experiments.core.config import with_changes
-from experiments.core.paper import Job
 from tests.experiments import _commands
 from tests.experiments._commands import plain
 
@@ -57,15 +55,6 @@ def test_other_word_vectors_than_the_papers_are_named(embeddings, width, wanted)
     assert substitute(with_changes(PRESETS["sst1"], changes), texts) == wanted
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_is_whole_evaluations_and_as_the_command_line_shows_it(name):
-    config = PRESETS[name]
-    assert parse(f"--preset={name}") == config
-    assert config.preset == name
-    assert config.train.num_steps % config.train.eval_every == 0
-    assert config.train.checkpoint_every == config.train.eval_every
-
-
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_an_optimizer_preset_changes_the_update_rule_alone(name):
     parsed = parse("--preset", "trec", "--optimizer-preset", name)
@@ -74,56 +63,6 @@ def test_an_optimizer_preset_changes_the_update_rule_alone(name):
     more = ["--train.optimizer.learning-rate", "0.25"]
     optimizer = parse("--optimizer-preset", name, *more).train.optimizer
     assert optimizer == dataclasses.replace(OPTIMIZERS[name], learning_rate=0.25)
-
-
-def test_the_settings_of_sst1_are_those_of_the_paper():
-    config = PRESETS["sst1"]
-    assert config.data.train_on == "phrases"
-    assert config.data.batch_size == 50
-    assert (config.model.num_layers, config.model.hidden, config.model.embedding_dim) == (
-        15,
-        200,
-        300,
-    )
-    assert (config.model.gate_bias, config.model.dropout) == (1.0, 0.2)
-    # not the paper's: it has none of them
-    assert (config.train.eval_every, config.train.early_stop_patience) == (1_000, 3)
-    assert (config.train.best_metric, config.train.best_mode) == ("loss", "min")
-    optimizer = config.train.optimizer
-    assert (optimizer.name, optimizer.learning_rate, optimizer.ema_decay) == ("adam", 2e-4, 0.999)
-    paper = OPTIMIZERS["paper"]
-    assert (paper.name, paper.learning_rate) == ("adadelta", 5e-4)
-
-
-@pytest.mark.parametrize(
-    ("args", "wanted"),
-    [
-        ({"what": "table1"}, ["sst1-agt"]),
-        ({"what": "table1", "data": ("trec", "sst2")}, ["trec-agt", "sst2-agt"]),
-        (
-            {"what": "ablation"},
-            ["sst1-agt", "sst1-agt_above0", "sst1-agt_above2", "sst1-average"],
-        ),
-        (
-            {"what": "ablation", "ablate_modes": ("zero",)},
-            ["sst1-agt", "sst1-agt_above0_zero", "sst1-agt_above2_zero", "sst1-average"],
-        ),
-        ({"what": "gate_bias"}, ["sst1-agt", "sst1-agt_bias_0", "sst1-agt_bias_minus1"]),
-        ({"what": "heads"}, ["sst1-agt", "sst1-agt_head_200_200"]),
-        ({"what": "optimizers"}, [f"sst1-agt_{name}" for name in OPTIMIZERS]),
-        ({"what": "optimizers", "optimizers": ("paper",)}, ["sst1-agt_paper"]),
-        ({"what": "figure3"}, ["sst1-agt"]),
-        ({"what": "render"}, []),
-    ],
-)
-def test_a_table_trains_its_own_cells(args, wanted, tmp_path):
-    options = command.options_of(PAPER)(results=tmp_path, embeddings="none", **args)
-    cells = Job(PAPER, options).cells()
-    asked = {f"{cell.data}-{cell.variant}": cell.configs[0] for cell in cells}
-    assert list(asked) == wanted
-    # no two names for one run
-    configs = [PAPER.recorded(config) for config in asked.values()]
-    assert all(a != b for i, a in enumerate(configs) for b in configs[:i])
 
 
 @pytest.mark.slow
@@ -186,7 +125,7 @@ def test_a_run_of_sst_trains_on_phrases_and_tests_on_sentences(tmp_path, capsys)
     vectors.write_text("the 1 2 3 4\nfilm 0 1 0 1\n", encoding="utf-8")
     args = ["--preset", "sst1", "--workdir", str(tmp_path / "w"), "--data.manual-dir"]
     args += [str(tmp_path), "--data.embeddings", str(vectors), "--train.num-steps", "2"]
-    args += ["--data.max-buckets", "1", "--train.parallel", "single"]
+    args += ["--data.max-buckets", "1"]
     args += ["--train.eval-every", "1", "--model.num-layers", "2", "--model.hidden", "4"]
     assert main(args) == 0
     record = json.loads((tmp_path / "w" / "results.json").read_text())

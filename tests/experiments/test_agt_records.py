@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 
 from experiments.agt import figures, layers, reported
 from experiments.agt.paper import PAPER
-from experiments.core import command
 from experiments.core.command import options_of
 from experiments.core.paper import Job
 from gatedjax import data as gdata
@@ -18,45 +16,15 @@ from gatedjax.analysis import phrases
 from gatedjax.models import AGT, AGTConfig, AGTTask
 from tests.experiments import _results
 from tests.experiments._results import save
+from tests.experiments.test_pages import LAYERS
 
 config_of = functools.partial(_results.config_of, PAPER)
 rendered = functools.partial(_results.rendered, PAPER)
-WORDS = ("Not", "so", "much", "bad-luck", ".")
 
 
 def job_of(tmp_path, what, **options):
     folders = {"results": tmp_path / "results", "runs": tmp_path / "runs"}
     return Job(PAPER, options_of(PAPER)(what=what, **folders, **options))
-
-
-def example(number, layers=9):
-    """The first word alone in the odd layers, the first three and the fourth in the others."""
-    rows = [[1, 0, 0, 0.6, 0.5], [1, 0.96, 1, 0.95, 0]]
-    return {
-        "number": number,
-        "tokens": list(WORDS),
-        "label": "negative",
-        "predicted": "neutral",
-        "attention": [rows[i % 2] for i in range(layers)],
-        "gates": [[200] + [0] * 19 for _ in range(layers - 1)],
-    }
-
-
-def layer_record():
-    return {
-        "threshold": 0.95,
-        "attention": [[6] + [0] * 18 + [2], [3] + [1] * 2 + [0] * 16 + [3]],
-        "runs": [[4, 0, 0], [1, 2, 1]],
-        "shuffled_runs": [[4, 0, 0], [5, 1, 0]],
-        "gates": [[0] * 5 + [8] + [0] * 14],
-        "mass_low": [0.75, 0.375],
-        "mass_high": [0.25, 0.375],
-        "mean_run": [1.0, 2.0],
-        "mean_phrase": [None, 2.333333],
-        "mean_run_shuffled": [1.0, 1.166667],
-        "mean_phrase_shuffled": [None, 2.0],
-        "mean_gate": [0.28],
-    }
 
 
 def make_record(config, correct, **more):
@@ -67,43 +35,8 @@ def make_record(config, correct, **more):
         "embedding_dim": 300,
         "parameters": 5000,
         "parameters_without_embeddings": 1234,
-        "layers": layer_record(),
-        "first_words": [["never", 9], ["not", 8], ["bad", 8]],
-        "paper_words": {"n't": [None, 0], "never": [1, 9], "not": [2, 8]},
-        "examples": [example(1), example(3)],
     }
-    return _results.record_of(PAPER, config, correct, **facts | more)
-
-
-def test_a_figure_takes_the_record_that_is_there(tmp_path, monkeypatch):
-    seeds = []
-
-    def fake(paper, config):
-        seeds.append(config.train.seed)
-        record = make_record(config, "1101", exit_code=0, signal=None)
-        return SimpleNamespace(record=record)
-
-    monkeypatch.setattr(command, "run_of", fake)
-    for what in ("table1", "figure2", "selected"):
-        job = job_of(tmp_path, what, data=("polarity",), seeds=2)
-        command.run_cells(job, job.cells())
-        assert seeds == [0, 1]
-    again = job_of(tmp_path, "figure2", data=("polarity",), seeds=2, rerun=True)
-    command.run_cells(again, again.cells())
-    assert seeds == [0, 1, 0, 1]
-
-
-def test_the_best_optimizer_is_named_by_validation(tmp_path):
-    store = PAPER.store(tmp_path)
-    found = {"accuracy": 0.75, "loss": 1.0}
-    for seed in (0, 1, 2):
-        save(store, "sst1", "agt_adam_5e-4", [make_record(config_of("sst1", seed), "1111")])
-        better = make_record(config_of("sst1", seed), "0000", validation=found)
-        save(store, "sst1", "agt_adadelta_lr1", [better])
-        if seed == 0:
-            assert "- SST-1: these runs (n=1), no best preset." in rendered(store)
-    text = rendered(store)
-    assert "adadelta_lr1 reaches the best mean validation accuracy, 75.00 %" in text
+    return _results.record_of(PAPER, config, correct, **facts | LAYERS | more)
 
 
 def test_lists_show_the_seed_that_is_best_in_validation(tmp_path):
@@ -119,7 +52,8 @@ def test_lists_show_the_seed_that_is_best_in_validation(tmp_path):
 def test_a_figure_is_drawn_from_records_alone(tmp_path, what):
     pytest.importorskip("matplotlib")
     job = job_of(tmp_path, what)
-    sentences = [example(1, layers=2), example(3, layers=2)]
+    sentences = [one | {"attention": one["attention"][:2], "gates": one["gates"][:1]}
+                 for one in LAYERS["examples"]]  # fmt: skip
     save(job.store, "sst1", "agt", [make_record(config_of("sst1", 0), "1", examples=sentences)])
     figures.draw(job)
     paths = sorted(job.store.folder.glob("*.png"))
@@ -136,14 +70,6 @@ def test_a_figure_of_what_no_record_has_is_refused(tmp_path):
     save(job.store, "trec", "agt", [make_record(config_of("trec", 0), "1", examples=[])])
     with pytest.raises(ValueError, match=r"test set of .* paper's figures, got none"):
         figures.draw(job_of(tmp_path, "figure4", data=("trec",)))
-
-
-def test_the_page_of_texts_stays_beside_the_runs(tmp_path):
-    job = job_of(tmp_path, "selected")
-    save(job.store, "sst1", "agt", [make_record(config_of("sst1", 0), "1")])
-    figures.show_selected(job)
-    assert "bad-luck" in (tmp_path / "runs" / "selected.html").read_text(encoding="utf-8")
-    assert [path.name for path in job.store.folder.iterdir()] == ["runs"]
 
 
 def test_lengths_beyond_the_longest_share_the_last_bar():

@@ -110,6 +110,17 @@ def test_differences_by_seed_of_language_models_are_in_nats_per_token():
     np.testing.assert_allclose(np.mean(found.by_seed), found.test.difference)
 
 
+def test_other_settings_are_no_reason_not_to_compare_and_are_said():
+    first, second = classifier(1, "1100"), classifier(1, "1000")
+    assert compare([first], [second]).alike
+    other = second | {"config": {"data": {}, "train": {"num_steps": 9}}}
+    found = compare([first], [other])
+    assert not found.alike
+    assert "settings differ" in sentence("d", "A", "B", found)
+    with pytest.raises(ValueError, match=r"test_n must be equal, got \d+ / \d+"):
+        compare([first], [classifier(1, "100")])
+
+
 def test_correctness_is_in_the_order_of_the_examples():
     predictions = {"example_id": np.array([7, 2, 5, 3]), "correct": np.array([1.0, 0, 0, 1])}
     assert correct_string(predictions) == "0101"

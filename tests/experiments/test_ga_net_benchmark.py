@@ -32,9 +32,3 @@ def test_the_gate_bias_opens_the_share_of_words_that_is_asked_for(density, np_rn
     tuned, is_open = ga_net.with_density(params, logits, density)
     np.testing.assert_array_equal(logits > -tuned["auxiliary"]["gate"]["bias"][0], is_open)
     assert is_open.sum() == max(1, round(density * 33))
-
-
-@pytest.mark.parametrize("options", [{"densities": ()}, {"densities": (0.0,)}, {"layers": 0}])
-def test_impossible_sizes_are_refused(options):
-    with pytest.raises(ValueError, match=next(iter(options))):
-        ga_net.main(ga_net.Options(**options))

@@ -6,25 +6,13 @@ import re
 import numpy as np
 import pytest
 
-from experiments.ga_net import config as settings
 from experiments.ga_net import demo
 from experiments.ga_net.figures import Inspected
 from experiments.ga_net.picture import DARK, Row, draw_picture
-from experiments.ga_net.tune import TuneConfig, trials
-
-
-def test_a_grid_varies_only_what_was_asked():
-    options = TuneConfig(data="trec", dropouts=(0.1, 0.2), temperatures=(0.5, 1.0))
-    configs = [trial.config for trial in trials(options)]
-    assert len(configs) == 4
-    assert {c.model.dropouts.pool_dropout for c in configs} == {0.1, 0.2}
-    assert {c.train.optimizer.learning_rate for c in configs} == {
-        settings.PRESETS["trec"].train.optimizer.learning_rate
-    }
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("small_polarity", "without_digests")
+@pytest.mark.usefixtures("small_polarity")
 def test_demo_draws_its_picture_with_the_measured_numbers(tmp_path, capsys):
     assert demo.main(["--workdir", str(tmp_path), "--num-steps", "8"]) == 0
     for name in ("picture.png", "picture.svg", "picture_dark.png", "picture_dark.svg"):

@@ -19,7 +19,7 @@ ROAR = "Recursive ROAR: accuracy by share of masked words"
 MEANS = "Faithfulness of the gates"
 PAIRED = "Faithfulness of the gates, paired tests"
 
-pytestmark = pytest.mark.usefixtures("without_digests", "small_polarity")
+pytestmark = pytest.mark.usefixtures("small_polarity")
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,6 @@ from experiments.core.records import RESULTS, read_json
 from experiments.ga_net import figures, tune
 from experiments.ga_net.paper import PAPER, TUNED
 
-MODES = ("sample", "threshold", "expected", "relaxed")
-
 
 def test_a_damaged_tuning_record_is_named(tmp_path, capsys):
     (tmp_path / "tuning.json").write_text("[{")

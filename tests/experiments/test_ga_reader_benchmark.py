@@ -93,8 +93,3 @@ def test_the_figures_are_measured_written_and_shown(tmp_path, monkeypatch):
     assert text.count("\n| ") == 5
     ga_reader.main(dataclasses.replace(TINY, figures=figures, docs=page))
     assert page.read_text(encoding="utf-8") == text
-
-
-def test_figures_need_a_page_with_marks(tmp_path):
-    with pytest.raises(ValueError, match=r"docs must be a page .*--docs"):
-        ga_reader.main(dataclasses.replace(TINY, figures=tmp_path / "figures.json"))

@@ -4,13 +4,9 @@ import dataclasses
 
 import pytest
 
-from experiments.core.command import options_of
-from experiments.core.config import with_changes
-from experiments.core.paper import Job
-from experiments.ga_reader import reported
 from experiments.ga_reader.__main__ import main
-from experiments.ga_reader.config import PRESETS, GAReaderRunConfig, base_of, feature_of
-from experiments.ga_reader.paper import FROM_CORPUS, PAPER, readers
+from experiments.ga_reader.config import PRESETS
+from experiments.ga_reader.paper import PAPER
 from gatedjax.training import make_optimizer
 from tests.experiments._commands import refused
 
@@ -28,18 +24,6 @@ def test_answer_refuses_a_folder_that_is_none_of_a_run(tmp_path, capsys):
     document.write_bytes(b"caf\xe9")
     args = [*ask, "--question", "@placeholder", "--candidates", "Anna"]
     assert "d.txt must be UTF-8, got other bytes" in refused(main, args, capsys)
-
-
-def test_presets_have_the_papers_values():
-    for data, (dropout, hidden) in reported.TUNED.items():
-        config = PRESETS[data]
-        assert (config.model.dropout, config.model.hidden) == (dropout, hidden)
-        assert (config.data.batch_size, config.train.optimizer.learning_rate) == (32, 5e-4)
-        assert (config.model.hops, config.train.eval_every, config.epochs) == (3, 100, 10)
-        small = data not in ("cnn", "daily_mail")
-        assert bool(config.model.characters.char_dim) == config.model.feature == small
-        assert config.model.freeze_embeddings == small
-        assert config.model.reset_after
 
 
 @pytest.mark.parametrize(
@@ -82,45 +66,3 @@ def test_epochs_steps_and_patience_are_resolved_with_the_size_of_the_data():
         1.0,
     )
     assert "manual_dir" not in recorded["data"]
-
-
-def test_every_reader_of_a_table_is_another_one():
-    for name, table in PAPER.tables.items():
-        for data in table.data:
-            made = []
-            for reader in readers(table.variants, data):
-                network = with_changes(PRESETS[data], PAPER.variants[reader].changes).model
-                made.append((network, reader in FROM_CORPUS))
-            assert all(one not in made[:i] for i, one in enumerate(made)), (name, data)
-
-
-def test_readers_change_the_preset_as_their_names_say():
-    wdw = PRESETS["wdw"]
-    single = with_changes(wdw, PAPER.variants["hops_1"].changes)
-    assert single == with_changes(wdw, {"model.hops": 1, "model.feature": False})
-    assert with_changes(wdw, PAPER.variants[feature_of("wdw")].changes) == wdw
-    assert base_of("cnn") == "update"
-
-
-def test_table_options_reach_the_run():
-    options = options_of(PAPER)(
-        what="cbt",
-        num_steps=7,
-        hidden=16,
-        batch_size=4,
-        max_doc_len=9,
-        fraction=0.5,
-        learning_rate=1e-3,
-        eval_every=3,
-        embeddings="none",
-        manual_dir="m",
-    )
-    config = Job(PAPER, options).config("cbt_ne", "sum", 2)
-    assert isinstance(config, GAReaderRunConfig)
-    assert (config.train.num_steps, config.train.seed, config.train.eval_every) == (7, 2, 3)
-    assert config.train.checkpoint_every == config.train.log_every == 3
-    assert (config.model.hidden, config.model.gating, config.model.feature) == (16, "sum", False)
-    data = config.data
-    assert (data.batch_size, data.max_doc_len, data.fraction) == (4, 9, 0.5)
-    assert (data.embeddings, data.manual_dir) == ("none", "m")
-    assert config.train.optimizer.learning_rate == 1e-3

@@ -44,19 +44,13 @@ def test_one_sided_tests_pair_the_seeds_that_both_have():
     assert [(test.b, test.c, test.p_value) for test in found] == [(2, 0, 0.25)]
 
 
-def test_figure2_has_every_share_and_is_drawn(store, tmp_path):
+def test_figure2_is_drawn(store):
     pytest.importorskip("matplotlib")
     save(store, "cnn", "update_50", 0, "1110", train_n=500)
     save(store, "cnn", "no_gating_50", 0, "1000", train_n=500)
     figures.bars(job_of(what="figure2", data=("cnn",), results=store.folder))
     assert (store.folder / "figure2_cnn.png").exists()
-    text = rendered(store)
-    rows = rows_of(text, "Figure 2: gating by training size, CNN")
-    assert len(rows) == 6
-    single = "these runs (n=1) (2 : 0)"
-    assert rows[0] == ["no", "50", "500", "25.00 (n=1)", "75.00 (n=1)", single, "-"]
-    assert rows[3][-1] == "0.07"
-    assert "[figure2_cnn.png](figure2_cnn.png)" in text
+    assert "[figure2_cnn.png](figure2_cnn.png)" in rendered(store)
 
 
 def test_curves_are_means_over_the_seeds_that_learned(store, capsys, monkeypatch):

@@ -1,6 +1,5 @@
 """BShift and word reordering from any sentences: what is written, read back, and refused."""
 
-import dataclasses
 import gzip
 import json
 
@@ -10,7 +9,7 @@ import pytest
 from experiments.core.config import with_changes
 from experiments.ssan.__main__ import main
 from experiments.ssan.config import PRESETS
-from experiments.ssan.sentences import reorder_splits, reordering, reordering_texts, restore_word
+from experiments.ssan.sentences import reordering, reordering_texts, restore_word
 from gatedjax import data
 from tests.experiments._commands import refused
 
@@ -62,13 +61,6 @@ def test_the_same_seed_gives_the_same_files_and_another_seed_others(tmp_path):
     for path in sorted(first.iterdir()):
         assert path.read_bytes() == (again / path.name).read_bytes()
         assert path.read_bytes() != (other / path.name).read_bytes() or path.suffix == ".json"
-
-
-def test_a_preset_reads_all_three_parts(tmp_path):
-    out = made(tmp_path)
-    config = dataclasses.replace(PRESETS["wrd_files"].data, manual_dir=str(out))
-    parts = reorder_splits(config)
-    assert [len(part) for part in parts.values()] == [40, 10, 10]
 
 
 def test_moved_words_have_the_vectors_of_a_file_in_a_given_scale(tmp_path):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from experiments.core.command import options_of
-from experiments.core.comparison import compare, sentence
 from experiments.core.curves import MAX_POINTS, points
 from experiments.core.paper import Job
 from experiments.rau import figures
@@ -27,29 +26,6 @@ def config_of(preset, cell, seed, **model):
 def make_record(config, correct, **more):
     facts = {"cell": config.model.cell, "parameters": 1234}
     return _results.record_of(PAPER, config, correct, **facts | more)
-
-
-def test_only_seeds_that_both_have_are_paired_and_other_settings_are_named():
-    rau = [make_record(config_of("mnist", "rau", s), c) for s, c in ((0, "1111"), (1, "1100"))]
-    gru = [make_record(config_of("mnist", "gru", s), c) for s, c in ((1, "1000"), (2, "0000"))]
-    found = compare(rau, gru)
-    assert found.seeds == (1,)
-    assert found.difference == 0.25
-    assert "settings differ" not in sentence("MNIST", "RAU", "GRU", found)
-    window = rau[1]["config"]["data"].pop("window")
-    assert not compare(rau, gru).alike
-    rau[1]["config"]["data"]["window"] = window
-    assert compare(rau, gru).alike
-    gru[0]["config"]["train"]["num_steps"] += 1
-    assert "settings differ" in sentence("MNIST", "RAU", "GRU", compare(rau, gru))
-    assert compare(rau[:1], gru) is None
-
-
-def test_records_of_other_test_sets_are_not_paired():
-    rau = [make_record(config_of("mnist", "rau", 0), "1111")]
-    gru = [make_record(config_of("mnist", "gru", 0), "111")]
-    with pytest.raises(ValueError, match=r"test_n must be equal, got \d+ / \d+"):
-        compare(rau, gru)
 
 
 def test_curves_are_means_over_seeds_and_thinned(tmp_path):

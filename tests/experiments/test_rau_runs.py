@@ -17,7 +17,6 @@ STEPS = 12
 
 def digits(workdir, *more):
     args = f"--preset digits --model.hidden 8 --train.num-steps {STEPS} --train.eval-every 3"
-    args += " --train.parallel single"
     return main([*args.split(), "--workdir", str(workdir), *more])
 
 
@@ -78,7 +77,7 @@ def test_imdb_from_a_folder_of_texts(tmp_path):
     args = ["--preset", "imdb", "--workdir", str(tmp_path / "w"), "--model.hidden", "4"]
     args += ["--data.manual-dir", str(tmp_path), "--data.batch-size", "8", "--data.max-len", "6"]
     args += ["--data.vocabulary-size", "5", "--train.num-steps", "4", "--train.eval-every", "2"]
-    args += ["--data.max-buckets", "1", "--train.parallel", "single"]
+    args += ["--data.max-buckets", "1"]
     assert main(args) == 0
     record = json.loads((tmp_path / "w" / "results.json").read_text())
     assert record["test_n"] == len(record["correct"]) == 8

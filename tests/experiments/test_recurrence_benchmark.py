@@ -176,20 +176,6 @@ def test_compilation_is_timed_without_the_cache():
     assert jax.config.values["jax_enable_compilation_cache"] == before
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"devices": 3}, "devices must divide batch=32, got 3"),
-        ({"layers": 0}, "layers must be at least 1, got 0"),
-        ({"sizes": ("1,2",)}, "sizes must be B,T,H with positive integers, got '1,2'"),
-        ({"contestants": ("cudnn",)}, "contestants must be among"),
-    ],
-)
-def test_an_impossible_option_is_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        recurrence.main(recurrence.Options(**options))
-
-
 @pytest.fixture
 def page(tmp_path):
     path = tmp_path / "page.md"
@@ -252,8 +238,3 @@ def test_a_page_without_markers_is_refused_and_left_alone(tmp_path):
     with pytest.raises(ValueError, match="must have the lines"):
         report.replace_section(path, report.COMMAND, "tables")
     assert path.read_text() == "prose"
-
-
-def test_figures_need_a_page():
-    with pytest.raises(ValueError, match=r"docs must be a page .*--docs"):
-        recurrence.main(recurrence.Options(figures=("a.json",)))

@@ -1,10 +1,13 @@
 """What the commands of all papers refuse: one line with status 2, before anything is trained."""
 
 import importlib
+from pathlib import Path
 
 import pytest
 
 from experiments.__main__ import main
+from experiments.benchmarks import agt, compile, ga_net, ga_reader, recurrence
+from tests import refusals
 from tests.experiments._commands import refused
 
 # "PAPER OPTIONS" -> a part of the message of `python -m experiments.PAPER`; DIR is an empty folder
@@ -82,6 +85,37 @@ COMMANDS = {
 }
 
 
+def measured(benchmark, **options):
+    return lambda: benchmark.main(benchmark.Options(**options))
+
+
+BENCHMARKS = {
+    "agt": [
+        (measured(agt, vocabulary=()), "vocabulary"),
+        (measured(agt, vocabulary=(2,)), "vocabulary"),
+        (measured(agt, layers=0), "layers"),
+    ],
+    "compile": [
+        (measured(compile, layers=()), "layers"),
+        (measured(compile, words=(0,)), "words"),
+        (measured(compile, repeats=0), "repeats"),
+    ],
+    "ga_net": [
+        (measured(ga_net, densities=()), "densities"),
+        (measured(ga_net, densities=(0.0,)), "densities"),
+        (measured(ga_net, layers=0), "layers"),
+    ],
+    "ga_reader": [(measured(ga_reader, figures=Path("a.json")), "docs|--docs")],
+    "recurrence": [
+        (measured(recurrence, devices=3), "devices|batch=32|3"),
+        (measured(recurrence, layers=0), "layers|1|0"),
+        (measured(recurrence, sizes=("1,2",)), "sizes|B,T,H|'1,2'"),
+        (measured(recurrence, contestants=("cudnn",)), "contestants|'cudnn'"),
+        (measured(recurrence, figures=("a.json",)), "docs|--docs"),
+    ],
+}
+
+
 @pytest.fixture
 def empty(tmp_path):
     folder = tmp_path / "empty"
@@ -111,3 +145,8 @@ def test_a_table_refuses_what_makes_no_sense(line, empty, tmp_path, capsys):
 def test_missing_and_verify_refuse_what_makes_no_sense(line, empty, monkeypatch, capsys):
     monkeypatch.chdir(empty)
     assert COMMANDS[line] in refused(main, line.split(), capsys)
+
+
+@refusals.each_row(BENCHMARKS)
+def test_a_benchmark_refuses_what_cannot_be_measured(call, parts, error):
+    refusals.refused(call, parts, error)

@@ -21,10 +21,7 @@ from gatedjax.text.models._translator import SearchConfig
 from tests.data._same import predicate_row
 from tests.data.test_sentence_sets import HEADER, conll
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.usefixtures("without_digests"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 NOUNS = {"dog": "Hund", "cat": "Kater", "man": "Mann", "bird": "Vogel", "boy": "Junge"}
 VERBS = {"runs": "rennt", "sleeps": "schläft", "sits": "sitzt", "sings": "singt"}
@@ -71,7 +68,7 @@ def raw(tmp_path):
 
 SMALL = [
     "--model.num-layers", "1", "--model.filter-size", "16", "--model.num-heads", "2",
-    "--cpu-devices", "1", "--train.no-progress", "--train.parallel", "single",
+    "--cpu-devices", "1", "--train.no-progress",
 ]  # fmt: skip
 
 
@@ -87,7 +84,7 @@ def run(raw, workdir, preset, *args):
 def test_inference_is_trained_and_scored(raw, tmp_path):
     record = run(
         raw, tmp_path / "w", "nli_sick", "--model.hidden", "8", "--model.embedding-dim", "6",
-        "--cpu-devices", "1", "--train.parallel", "single", "--train.no-progress",
+        "--cpu-devices", "1", "--train.no-progress",
     )  # fmt: skip
     assert record["class_names"] == ["entailment", "neutral", "contradiction"]
     assert "where the paper has SNLI" in record["substitute"]
@@ -126,8 +123,7 @@ def test_word_vectors_of_a_file_are_scaled_as_a_whole(raw, tmp_path):
     np.testing.assert_allclose(scaled, plain * (0.1 / plain[words].std()), rtol=1e-6)
 
 
-@pytest.mark.parametrize("data", ["srl", "srl_small"])
-def test_roles_are_compared_by_arguments_in_table_1(tmp_path, data):
+def test_roles_are_compared_by_arguments_in_table_1(tmp_path):
     store = PAPER.store(tmp_path)
     for variant, matched in (("san", 1), ("ssan_layer1", 2)):
         counts = [[matched, 2, 2]] * 30  # an F1 of one half for san, of one for ssan
@@ -135,7 +131,7 @@ def test_roles_are_compared_by_arguments_in_table_1(tmp_path, data):
         record = {"role_counts": counts, "test_roles_greedy": scores, "substitute": "a treebank"}
         for seed in range(3):
             more = {"config": {}, "seed": seed}
-            write_json(store.path(data, variant, seed), dict.fromkeys(store.keys) | record | more)
+            write_json(store.path("srl", variant, seed), dict.fromkeys(store.keys) | record | more)
     text = PAPER.tables["table1"].text(PAPER, store)
     (row,) = (line for line in text.splitlines() if "100.00" in line)
     cells = [cell.strip() for cell in row.split("|")[1:-1]]

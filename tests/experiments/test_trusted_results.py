@@ -1,6 +1,5 @@
 """Results that can be trusted: what is kept, what is averaged, and what a number is beside."""
 
-import dataclasses
 import importlib
 import json
 import math
@@ -12,13 +11,11 @@ import pytest
 from experiments.core import origins, records
 from experiments.core.command import run_cells
 from experiments.core.comparison import compare, compare_all
-from experiments.core.paper import Cell, Claim, Job
+from experiments.core.paper import Cell, Job
 from experiments.core.records import Store, count_each, format_average, read_json, refuse_other
-from experiments.core.verdict import mark
 from experiments.ga_net import tables as ga_net_tables
 from experiments.ga_reader import tables
-from tests.experiments._results import rendered, rows_of, store_of
-from tests.experiments._toy import PAPER as TOY
+from tests.experiments._results import store_of
 
 REBUILT = f"{origins.BOOKS}: 45,000 questions where the official file has 120,769"
 
@@ -43,23 +40,6 @@ def told(tables, args, capsys):
     assert message.startswith("error: ")
     assert message.count("\n") == 1
     return message
-
-
-def test_records_of_other_settings_are_kept_and_named_before_anything_is_trained(
-    tmp_path, monkeypatch, capsys
-):
-    monkeypatch.setattr("experiments.core.command.run_one", lambda *_, **__: pytest.fail("trained"))
-    before = written("ga_reader", ("cbt_ne", "fix"), tmp_path / "results")
-    places = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
-    args = ["cbt", "--variants", "fix", "--seeds", "1", "--num-steps", "5", *places]
-    message = told(tables, args, capsys)
-    steps = paper_of("ga_reader").presets["cbt_ne"].train.num_steps
-    assert f"cbt_ne, fix: the record of seed 0 has train.num_steps {steps}, wanted 5" in message
-    assert "--results DIR" in message
-    assert "--rerun" in message
-    # replacing one seed of several would leave seeds that nobody may average
-    assert "the record of seed 1 has" in told(tables, [*args, "--rerun"], capsys)
-    assert {path: path.read_bytes() for path in sorted(tmp_path.rglob("*.*"))} == before
 
 
 def test_records_of_two_configurations_or_of_two_origins_are_never_averaged(tmp_path, capsys):
@@ -125,21 +105,6 @@ def test_records_have_the_origin_that_the_reader_of_their_files_tells(shared_dat
     assert origins.origin_of(recorded) == origins.join_remarks([REBUILT, *parts])
 
 
-def test_no_number_of_other_questions_stands_in_the_papers_column(tmp_path):
-    paper = paper_of("ga_reader")
-    store = store_of(paper, tmp_path, {("cbt_cn", "fix"): ["1101"]}, substitute=REBUILT)
-    text = rendered(paper, store)
-    rows = rows_of(text, "Table 3: CNN, Daily Mail and CBT, accuracy (%)")
-    ours = [row for row in rows if row[-1] == "ours"]
-    assert len(ours) == 5
-    assert {cell for row in ours for cell in row[1:-1]} == {"not run"}
-    assert [row for row in rows if row[-1].startswith(origins.BOOKS)]
-    assert "paper, official data: validation" in text
-    assert "a part of" not in text
-    lacking = text.partition("## Tables without a run\n")[2].splitlines()
-    assert "- Proportion tests against the second best" in lacking
-
-
 def test_on_other_data_the_papers_number_has_a_row_of_its_own():
     record = {"data": "trec", "substitute": "ten questions"}
     assert origins.beside("TREC", ["0.91"], ["0.50", "-"], [record]) == [
@@ -151,17 +116,6 @@ def test_on_other_data_the_papers_number_has_a_row_of_its_own():
     assert origins.columns([record]) == ("paper, official data", "ours, other data")
     assert origins.join_remarks(["a", None, "a: 3 of 9", "b"]) == "a: 3 of 9; b"
     assert origins.join_remarks([None]) is None
-
-
-def test_what_collapsed_is_neither_a_percentage_nor_a_p_value(tmp_path):
-    claim = Claim(says="noise is better", table=TOY.tables["table1"], rows=("noisy",))
-    paper = dataclasses.replace(TOY, claims=(claim,))
-    store_of(paper, tmp_path, {("toy", "plain"): ["1101", "1011"]})
-    lost = {"predicted_classes": [4, 0]}
-    text = rendered(paper, store_of(paper, tmp_path, {("toy", "noisy"): ["1100", "1100"]}, **lost))
-    rows = {row[1]: row for row in rows_of(text, "Table 1")}
-    assert rows["noise"][3:] == ["collapsed (n=2)", "-", "-"]
-    assert f"- noise is better: {mark('undecided')} on Toy (collapsed).\n" in text
 
 
 def curve(*losses):

@@ -135,13 +135,6 @@ def test_a_record_with_an_option_that_is_gone_cannot_be_repeated(record, capsys)
     assert message in refused(verify.main, record(config=settings), capsys)
 
 
-def test_a_configuration_is_read_back_from_its_record():
-    config = with_changes(CONFIG, {"model.noise": 0.7, "train.seed": 4, "data.rows": 4})
-    record = {"config": _toy.PAPER.recorded(config)}
-    again = verify.recorded_config(_toy.PAPER, "toy", record, {})
-    assert _toy.PAPER.recorded(again) == record["config"]
-
-
 def test_word_vectors_may_lie_elsewhere_but_are_those_of_the_record(tmp_path, capsys, monkeypatch):
     paper = paper_named("agt")
     config = with_changes(config_of(paper, "sst1", 0), {"data.embeddings": "mine/vectors.txt"})

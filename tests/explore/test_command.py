@@ -76,7 +76,7 @@ def stopped(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Server, "serve_forever", serve)
-    monkeypatch.setattr(Explorer, "warm_up", lambda self: None)
+    monkeypatch.setattr(Explorer, "warm_up", lambda self: [])
     return asked
 
 
@@ -168,7 +168,7 @@ def test_bad_input_is_refused_in_one_line(place, tmp_path, capsys):
     cases = {
         "there is no such folder": [tmp_path / "nothing"],
         "a folder with neither": [tmp_path],
-        "--port must be in [0, 65535], got 70000": [made, "--port", 70000],
+        "--port must be at most 65,535, got 70,000": [made, "--port", 70000],
         "--token must have at least 16": [made, "--token", "short"],
         "there is no such file": [made, "--file", tmp_path / "no.csv"],
         "--text must have a word": [made, "--html", tmp_path / "x.html"],

@@ -1,7 +1,5 @@
 """Pooling and local attention against loops written from GA-Net, sections 2.1 and 4."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,152 +18,6 @@ MASK = np.arange(T)[None, :] < LENGTHS[:, None]
 local = jax.jit(local_attention_weights, static_argnames=("half_width", "renormalise"))
 
 
-def local_rows(scores, positions, half_width, lengths, renormalise=False):
-    """alpha_t = softmax over the window of e_t, times exp(-(t - p)^2 / (2 s^2)), s = D / 2."""
-    out = np.zeros(scores.shape, np.result_type(scores, positions))
-    for b, (p, length) in enumerate(zip(positions, lengths, strict=True)):
-        if length == 0:
-            continue
-        distance = [abs(t - p.real) for t in range(length)]
-        nearest = int(np.argmin(distance))
-        window = [t for t in range(length) if distance[t] <= half_width or t == nearest]
-        total = sum(np.exp(scores[b, t]) for t in window)
-        for t in window:
-            gaussian = np.exp(-((t - p) ** 2) / (2 * (half_width / 2) ** 2))
-            out[b, t] = np.exp(scores[b, t]) / total * gaussian
-        if renormalise:
-            out[b] = out[b] / out[b].sum()
-    return out
-
-
-@pytest.mark.parametrize(("half_width", "renormalise"), [(1, False), (2.0, True), (20, False)])
-def test_local_value_and_gradients_equal_the_loop(half_width, renormalise, np_rng, x64):
-    scores, cotangent = np_rng.normal(size=(2, *MASK.shape))
-
-    def objective(e, p):
-        weights = local_attention_weights(
-            e, p, half_width, lengths=LENGTHS, renormalise=renormalise
-        )
-        return jnp.sum(weights * cotangent), weights
-
-    run = jax.jit(jax.grad(objective, argnums=(0, 1), has_aux=True))
-    (d_scores, d_positions), weights = run(scores, POSITIONS)
-
-    def oracle(e, p):
-        return local_rows(e, p, half_width, LENGTHS, renormalise)
-
-    np.testing.assert_allclose(weights, oracle(scores, POSITIONS), **F64)
-    want = complex_step(lambda e: oracle(e, POSITIONS), scores, cotangent)
-    np.testing.assert_allclose(d_scores, want, **F64)
-    want = complex_step(lambda p: oracle(scores, p), POSITIONS, cotangent)
-    np.testing.assert_allclose(d_positions, want, **F64)
-
-
-def test_window_is_counted_from_the_real_valued_position(np_rng):
-    scores = np_rng.normal(size=(4, T)).astype(np.float32)
-    positions = np.array([3.0, 3.25, 2.75, 0.0], np.float32)
-    got = local(scores, positions, half_width=1.25, lengths=np.full(4, T))
-    want = [[2, 3, 4], [2, 3, 4], [2, 3, 4], [0, 1]]
-    assert [list(np.flatnonzero(row)) for row in np.asarray(got)] == want
-
-
-@pytest.mark.parametrize("half_width", [0.5, 0.01])
-def test_nearest_token_is_in_a_window_too_narrow_for_any(half_width):
-    positions = np.array([2.4, 2.6, 9.0, -3.0, 0.3], np.float32)
-    lengths = np.array([7, 7, 3, 3, 1])
-    nearest = np.array([2, 3, 2, 0, 0])
-    want = np.eye(T)[nearest]
-    # Renormalised, the weight is 1 even where the Gaussian is below the least float32.
-    got = local(jnp.zeros((5, T)), positions, half_width, lengths=lengths, renormalise=True)
-    np.testing.assert_allclose(got, want, **F32)
-    distance = (nearest - positions.astype(float)) / half_width
-    got = local(jnp.zeros((5, T)), positions, half_width, lengths=lengths)
-    np.testing.assert_allclose(got, want * np.exp(-2 * distance**2)[:, None], **F32)
-
-
-def test_renormalised_rows_sum_to_one_and_the_others_to_at_most_one(np_rng):
-    scores = (np_rng.normal(size=MASK.shape) * 5).astype(np.float32)
-    positions = POSITIONS.astype(np.float32)
-    for half_width in (0.01, 2.0):
-        run = functools.partial(local, scores, positions, half_width, lengths=LENGTHS)
-        ones = np.sum(run(renormalise=True), axis=-1)
-        np.testing.assert_allclose(ones, (LENGTHS > 0).astype(float), **F32)
-        less = np.sum(run(), axis=-1)
-        assert np.all(less <= 1 + 1e-6)
-        assert less[-1] == 0.0
-
-
-def test_wide_window_is_the_plain_softmax_over_the_sentence(np_rng):
-    scores = np_rng.normal(size=(1, T)).astype(np.float32)
-    got = local(scores, np.array([1.7], np.float32), 1e6, lengths=np.array([5]))
-    np.testing.assert_allclose(got[0, :5], jax.nn.softmax(scores[0, :5]), **F32)
-    np.testing.assert_array_equal(got[0, 5:], 0.0)
-
-
-@pytest.mark.parametrize("dtype", ["int8", "uint8"])
-def test_local_lengths_may_be_of_a_dtype_that_the_width_does_not_fit_in(dtype):
-    scores, positions = np.zeros((2, 300), np.float32), np.float32([50.4, 99.9])
-    lengths = np.array([100, 0])
-    got = local(scores, positions, half_width=0.2, lengths=lengths.astype(dtype))
-    want = local_rows(scores.astype(float), positions.astype(float), 0.2, lengths)
-    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
-    assert got[0, 50] > 1e-4
-
-
-def test_local_lengths_may_be_a_list(np_rng):
-    scores, positions = np_rng.normal(size=MASK.shape), POSITIONS
-    got = local_attention_weights(scores, positions, 2.0, lengths=LENGTHS.tolist())
-    np.testing.assert_array_equal(got, local(scores, positions, half_width=2.0, lengths=LENGTHS))
-
-
-@pytest.mark.parametrize("renormalise", [False, True])
-def test_local_extreme_scores_have_finite_weights_and_gradients(renormalise, np_rng):
-    scores = np_rng.choice([-1e4, 0.0, 1e4], size=MASK.shape).astype(np.float32)
-
-    def objective(e, p):
-        weights = local_attention_weights(e, p, 2.0, lengths=LENGTHS, renormalise=renormalise)
-        return jnp.sum(weights * jnp.arange(7.0)[None, :]), weights
-
-    grads, weights = jax.jit(jax.grad(objective, argnums=(0, 1), has_aux=True))(
-        scores, POSITIONS.astype(np.float32)
-    )
-    assert np.all((weights >= 0) & (weights <= 1))
-    assert all(np.all(np.isfinite(g)) for g in grads)
-
-
-def test_local_bfloat16_is_computed_in_float32(np_rng):
-    scores = jnp.asarray(np_rng.normal(size=(1, 400)), jnp.bfloat16)
-    # bfloat16 cannot tell token 300 from 301: the positions must not be rounded to it.
-    got = local(scores, np.array([301.0], np.float32), 3.0, lengths=np.array([400]))
-    assert got.dtype == jnp.bfloat16
-    want = local_rows(np.asarray(scores, np.float64), np.array([301.0]), 3.0, [400])
-    np.testing.assert_allclose(got.astype(jnp.float32), want, **BF16)
-
-
-def test_local_long_row_sums_to_one(np_rng):
-    scores = np_rng.normal(size=(1, 5000)).astype(np.float32)
-    got = local(
-        scores, np.array([2500.5], np.float32), 4000.0, lengths=np.array([5000]), renormalise=True
-    )
-    np.testing.assert_allclose(np.sum(np.asarray(got, np.float64)), 1.0, atol=1e-5)
-
-
-def test_local_takes_leading_axes_vmap_and_a_traced_width(np_rng):
-    scores = np_rng.normal(size=MASK.shape).astype(np.float32)
-    positions = POSITIONS.astype(np.float32)
-    want = local_rows(scores.astype(float), POSITIONS, 2.0, LENGTHS)
-    folded = jax.jit(local_attention_weights)(
-        scores.reshape(2, 4, T), positions.reshape(2, 4), 2.0, lengths=LENGTHS.reshape(2, 4)
-    )
-    np.testing.assert_allclose(folded.reshape(-1, T), want, **F32)
-    mapped = jax.jit(jax.vmap(local_attention_weights, in_axes=(0, 0, None, 0)))(
-        scores, positions, 2.0, MASK
-    )
-    np.testing.assert_allclose(mapped, want, **F32)
-
-
-# ---- local attention under a mask
-
 # Rows: padding in front, holes, the position in a hole, a single token, no token, far outside.
 HOLES = np.array(
     [
@@ -182,8 +34,11 @@ HOLES = np.array(
 CENTRES = np.array([0.3, 2.6, 3.2, 0.0, 0.0, 9.0, -5.0])
 
 
-def masked_local_loop(scores, positions, half_width, mask, renormalise):
-    """The formula of `local_rows` with the real tokens of each row in place of a length."""
+def local_rows(scores, positions, half_width, mask, renormalise=False):
+    """alpha_t = softmax over the window of e_t, times exp(-(t - p)^2 / (2 s^2)), s = D / 2.
+
+    Of real tokens; the window has the nearest of them even where it lies beyond D. Analytic.
+    """
     out = np.zeros(scores.shape, np.result_type(scores, positions))
     for b, (p, real) in enumerate(zip(positions, mask, strict=True)):
         tokens = [t for t in range(len(real)) if real[t]]
@@ -202,34 +57,107 @@ def masked_local_loop(scores, positions, half_width, mask, renormalise):
     return out
 
 
-@pytest.mark.parametrize(("half_width", "renormalise"), [(0.25, True), (2.0, False)])
-def test_local_mask_value_and_gradients_equal_the_loop(half_width, renormalise, np_rng, x64):
-    scores, cotangent = np_rng.normal(size=(2, *HOLES.shape))
-    positions = CENTRES
+BY_LENGTH = (POSITIONS, MASK, {"lengths": LENGTHS})
+BY_MASK = (CENTRES, HOLES, {"mask": HOLES})
 
-    def run(e, p, mask, c):
-        def objective(e, p):
-            weights = local_attention_weights(e, p, half_width, mask, renormalise=renormalise)
-            return jnp.sum(weights * c), weights
 
-        return jax.grad(objective, argnums=(0, 1), has_aux=True)(e, p)
+@pytest.mark.parametrize(
+    ("half_width", "renormalise", "case"),
+    [
+        (1, False, BY_LENGTH),
+        (2.0, True, BY_LENGTH),
+        (20, False, BY_LENGTH),
+        (0.25, True, BY_MASK),
+        (2.0, False, BY_MASK),
+    ],
+)
+def test_local_value_and_gradients_equal_the_loop(half_width, renormalise, case, np_rng, x64):
+    positions, real, given = case
+    scores, cotangent = np_rng.normal(size=(2, *real.shape))
 
-    hidden = np.where(HOLES, scores, np.nan)
-    (d_scores, d_positions), weights = jax.jit(run)(hidden, positions, HOLES, cotangent)
+    def objective(e, p):
+        weights = local_attention_weights(e, p, half_width, renormalise=renormalise, **given)
+        return jnp.sum(weights * cotangent), weights
+
+    run = jax.jit(jax.grad(objective, argnums=(0, 1), has_aux=True))
+    (d_scores, d_positions), weights = run(np.where(real, scores, np.nan), positions)
 
     def oracle(e, p):
-        return masked_local_loop(e, p, half_width, HOLES, renormalise)
+        return local_rows(e, p, half_width, real, renormalise)
 
     np.testing.assert_allclose(weights, oracle(scores, positions), **F64)
-    np.testing.assert_array_equal(np.asarray(weights)[~HOLES], 0.0)
+    for found in (weights, d_scores):
+        np.testing.assert_array_equal(np.asarray(found)[~real], 0.0)
     want = complex_step(lambda e: oracle(e, positions), scores, cotangent)
     np.testing.assert_allclose(d_scores, want, **F64)
-    np.testing.assert_array_equal(np.asarray(d_scores)[~HOLES], 0.0)
     want = complex_step(lambda p: oracle(scores, p), positions, cotangent)
     np.testing.assert_allclose(d_positions, want, **F64)
-    mapped = jax.jit(jax.vmap(run))(hidden, positions, HOLES, cotangent)
-    np.testing.assert_allclose(mapped[1], weights, **F64)
-    np.testing.assert_allclose(mapped[0][1], d_positions, **F64)
+
+
+@pytest.mark.parametrize("half_width", [0.5, 0.01])
+def test_nearest_token_is_in_a_window_too_narrow_for_any(half_width):
+    positions = np.array([2.4, 2.6, 9.0, -3.0, 0.3], np.float32)
+    lengths = np.array([7, 7, 3, 3, 1])
+    nearest = np.array([2, 3, 2, 0, 0])
+    want = np.eye(T)[nearest]
+    # Renormalised, the weight is 1 even where the Gaussian is below the least float32.
+    got = local(jnp.zeros((5, T)), positions, half_width, lengths=lengths, renormalise=True)
+    np.testing.assert_allclose(got, want, **F32)
+    distance = (nearest - positions.astype(float)) / half_width
+    got = local(jnp.zeros((5, T)), positions, half_width, lengths=lengths)
+    np.testing.assert_allclose(got, want * np.exp(-2 * distance**2)[:, None], **F32)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_local_lengths_may_be_of_a_dtype_that_the_width_does_not_fit_in(dtype):
+    scores, positions = np.zeros((2, 300), np.float32), np.float32([50.4, 99.9])
+    lengths = np.array([100, 0])
+    got = local(scores, positions, half_width=0.2, lengths=lengths.astype(dtype))
+    real = np.arange(300) < lengths[:, None]
+    want = local_rows(scores.astype(float), positions.astype(float), 0.2, real)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
+    assert got[0, 50] > 1e-4
+
+
+def test_local_lengths_may_be_a_list(np_rng):
+    scores, positions = np_rng.normal(size=MASK.shape), POSITIONS
+    got = local_attention_weights(scores, positions, 2.0, lengths=LENGTHS.tolist())
+    np.testing.assert_array_equal(got, local(scores, positions, half_width=2.0, lengths=LENGTHS))
+
+
+def test_local_extreme_scores_have_finite_weights_and_gradients(np_rng):
+    scores = np_rng.choice([-1e4, 0.0, 1e4], size=MASK.shape).astype(np.float32)
+
+    def objective(e, p):
+        weights = local_attention_weights(e, p, 2.0, lengths=LENGTHS, renormalise=True)
+        return jnp.sum(weights * jnp.arange(7.0)[None, :]), weights
+
+    grads, weights = jax.jit(jax.grad(objective, argnums=(0, 1), has_aux=True))(
+        scores, POSITIONS.astype(np.float32)
+    )
+    assert np.all((weights >= 0) & (weights <= 1))
+    assert all(np.all(np.isfinite(g)) for g in grads)
+
+
+def test_local_bfloat16_is_computed_in_float32(np_rng):
+    scores = jnp.asarray(np_rng.normal(size=(1, 400)), jnp.bfloat16)
+    # bfloat16 cannot tell token 300 from 301: the positions must not be rounded to it.
+    got = local(scores, np.array([301.0], np.float32), 3.0, lengths=np.array([400]))
+    assert got.dtype == jnp.bfloat16
+    want = local_rows(
+        np.asarray(scores, np.float64), np.array([301.0]), 3.0, np.ones((1, 400), bool)
+    )
+    np.testing.assert_allclose(got.astype(jnp.float32), want, **BF16)
+
+
+def test_local_takes_leading_axes_and_a_traced_width(np_rng):
+    scores = np_rng.normal(size=MASK.shape).astype(np.float32)
+    positions = POSITIONS.astype(np.float32)
+    want = local_rows(scores.astype(float), POSITIONS, 2.0, MASK)
+    folded = jax.jit(local_attention_weights)(
+        scores.reshape(2, 4, T), positions.reshape(2, 4), 2.0, lengths=LENGTHS.reshape(2, 4)
+    )
+    np.testing.assert_allclose(folded.reshape(-1, T), want, **F32)
 
 
 def test_local_of_far_positions_has_the_nearest_real_token_only(np_rng):
@@ -290,12 +218,11 @@ def test_pool_of_zero_weights_or_no_tokens_is_zero():
     np.testing.assert_array_equal(got, np.zeros((2, 4)))
 
 
-def test_pool_takes_any_leading_axes_and_vmap(np_rng):
+def test_pool_takes_any_leading_axes(np_rng):
     states = np_rng.normal(size=(2, 3, 5, 4)).astype(np.float32)
     weights = np_rng.uniform(size=(2, 3, 5)).astype(np.float32)
     want = (states.astype(float) * weights[..., None]).sum(axis=-2)
     np.testing.assert_allclose(attention_pool(states, weights), want, **F32)
-    np.testing.assert_allclose(jax.vmap(attention_pool)(states, weights), want, **F32)
     np.testing.assert_allclose(attention_pool(states[0, 0], weights[0, 0]), want[0, 0], **F32)
 
 

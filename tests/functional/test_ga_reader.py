@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from gatedjax import functional as F
-from gatedjax.functional import GRUWeights
 from tests.functional.passes import check_gradients, draw_like
 from tests.tolerances import BF16, F32, F64
 
@@ -54,10 +53,9 @@ def test_gated_attention_and_its_gradients_equal_the_loop(gating, np_rng, x64):
     def rows(document, query):
         return gate_rows(document, query, QUERY_MASK, gating)
 
-    for _ in range(3):
-        cotangents = draw_like(want, np_rng)
-        found = jax.tree.map(np.asarray, pull(document, query, cotangents))
-        check_gradients(found, rows, (document, query), cotangents, np_rng, **F64)
+    cotangents = draw_like(want, np_rng)
+    found = jax.tree.map(np.asarray, pull(document, query, cotangents))
+    check_gradients(found, rows, (document, query), cotangents, np_rng, **F64)
 
 
 @pytest.mark.parametrize("gating", ["multiply", "sum", "concat"])
@@ -69,8 +67,6 @@ def test_one_query_vector_is_a_query_of_one_token(gating, np_rng):
     np.testing.assert_allclose(one, two, **F32)
     np.testing.assert_array_equal(first, np.ones((2, 3, N, 1)))
     np.testing.assert_allclose(second, first, **F32)
-    mapped, _ = jax.jit(jax.vmap(jax.vmap(run)))(document, query)
-    np.testing.assert_allclose(mapped, one, **F32)
 
 
 def test_gated_attention_of_extreme_scores_is_finite(np_rng):
@@ -230,7 +226,7 @@ def test_many_small_probabilities_add_up_like_float64(np_rng, x64):
         np.testing.assert_allclose(np.asarray(found)[0], want, rtol=1e-5)
 
 
-def test_pointer_sum_takes_leading_axes_vmap_and_bfloat16(np_rng):
+def test_pointer_sum_takes_leading_axes_and_bfloat16(np_rng):
     logits = np.asarray(np_rng.normal(size=(2, 4, N)), np.float32)
     both = [np.stack([x, x]) for x in (OCCURRENCE, DOCUMENT_MASK, CANDIDATE_MASK)]
     places = np.stack([positions_of(OCCURRENCE)] * 2)
@@ -242,13 +238,11 @@ def test_pointer_sum_takes_leading_axes_vmap_and_bfloat16(np_rng):
         again = F.pointer_sum(low, *both), F.pointer_sum(low.astype(jnp.float32), *both)
         return again, (
             F.pointer_sum(logits, *both),
-            jax.vmap(F.pointer_sum)(logits, *both),
             F.pointer_sum_indexed(logits, places, *both[1:]),
-            jax.vmap(F.pointer_sum_indexed)(logits, places, *both[1:]),
         )
 
-    (low, wide), four = run(logits)
-    for found in four:
+    (low, wide), forms = run(logits)
+    for found in forms:
         np.testing.assert_allclose(found, want, **F32)
     assert low.dtype == np.float32
     np.testing.assert_array_equal(low, wide)
@@ -281,98 +275,3 @@ def test_places_may_be_of_a_dtype_that_the_length_does_not_fit_in(dtype, size):
     logits, places = np.zeros((1, size), np.float32), np.array([[[3, 7], [4, 5]]])
     found = jax.jit(F.pointer_sum_indexed)(logits, places.astype(dtype))
     np.testing.assert_allclose(np.exp(found), [[0.5, 0.5]], **F32)
-
-
-# -- gradients clipped on their way ------------------------------------------------------------
-
-
-def test_clip_gradient_is_the_identity_with_a_bounded_gradient():
-    x = np.float32([-3.0, 0.5, 2.0])
-    value, pull = jax.vjp(lambda x: F.clip_gradient(x, 0.1), x)
-    np.testing.assert_array_equal(value, x)
-    np.testing.assert_allclose(pull(np.float32([-3.0, 0.05, 2.0]))[0], [-0.1, 0.05, 0.1])
-    for bound in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="bound must be positive and finite"):
-            F.clip_gradient(x, bound)
-    with pytest.raises(TypeError, match="x must be floating point"):
-        F.clip_gradient(np.arange(3), 1.0)
-
-
-def clipped_rows(weights, xs, mask, change, bound, reset_after):
-    """Gradients of a GRU by hand, step by step backwards, every message clipped as it is made."""
-    w, u, b = (np.asarray(x, np.float64) for x in weights[:3])
-    rows, steps, _ = xs.shape
-    size = len(u)
-    h = np.zeros((rows, size))
-    tape = []
-    for t in range(steps):
-        sums = xs[:, t] @ w + b
-        back = h @ u
-        r, z = (1 / (1 + np.exp(-(sums + back)[:, k * size : (k + 1) * size])) for k in (0, 1))
-        inner = back[:, 2 * size :] if reset_after else (r * h) @ u[:, 2 * size :]
-        c = np.tanh(sums[:, 2 * size :] + (r * inner if reset_after else inner))
-        tape.append((h, r, z, c, inner))
-        h = np.where(mask[:, t, None], (1 - z) * h + z * c, h)
-    dw, du, db, dxs = np.zeros_like(w), np.zeros_like(u), np.zeros_like(b), np.zeros_like(xs)
-    dh = np.zeros((rows, size))
-    for t in reversed(range(steps)):
-        keep = mask[:, t, None]
-        h, r, z, c, inner = tape[t]
-        new = np.where(keep, dh + change[:, t], 0)
-        clip = lambda x: np.clip(x, -bound, bound)  # noqa: E731
-        dz = clip(new * (c - h) * z * (1 - z))
-        dc = clip(new * z * (1 - c**2))
-        if reset_after:
-            dr = clip(dc * inner * r * (1 - r))
-            through = np.concatenate([dr, dz, dc * r], -1)
-            du += h.T @ through
-            hidden = through @ u.T
-        else:
-            reset = dc @ u[:, 2 * size :].T
-            dr = clip(reset * h * r * (1 - r))
-            both = np.concatenate([dr, dz], -1)
-            du += np.concatenate([h.T @ both, (r * h).T @ dc], -1)
-            hidden = reset * r + both @ u[:, : 2 * size].T
-        gates = np.concatenate([dr, dz, dc], -1)
-        dw += xs[:, t].T @ gates
-        db += gates.sum(0)
-        dxs[:, t] = gates @ w.T
-        dh = np.where(keep, new * (1 - z) + hidden, dh)
-    return dw, du, db, dxs
-
-
-@pytest.mark.parametrize("reset_after", [False, True])
-def test_a_gru_clips_every_message_of_every_step(reset_after, np_rng, x64):
-    bound, size = 0.05, 4
-    weights = GRUWeights(
-        *(np_rng.normal(size=s) for s in [(D, 3 * size), (size, 3 * size), (3 * size,)])
-    )
-    xs, mask = np_rng.normal(size=(3, N, D)), DOCUMENT_MASK[1:]
-    change = np_rng.normal(size=(3, N, size))
-
-    @functools.partial(jax.jit, static_argnums=(0, 1))
-    def gradients(scanned, bound):
-        options = {"reset_after": reset_after, "gradient_clip": bound}
-
-        def loss(weights, xs):
-            if not scanned:
-                return jnp.sum(F.gru(weights, xs, mask, **options)[1] * change)
-            total, h = 0.0, jnp.zeros((3, size))
-            for t in range(N):
-                new, _ = F.gru_step(weights, h, xs[:, t], **options)
-                h = jnp.where(mask[:, t, None], new, h)
-                total += jnp.sum(jnp.where(mask[:, t, None], h * change[:, t], 0))
-            return total
-
-        (dw, du, db, _), dxs = jax.grad(loss, (0, 1))(weights, xs)
-        return dw, du, db, dxs
-
-    want = clipped_rows(weights, xs, mask, change, bound, reset_after)
-    loose = clipped_rows(weights, xs, mask, change, 1e9, reset_after)
-    plain = gradients(False, None)
-    for scanned in (False, True):
-        for a, b in zip(gradients(scanned, bound), want, strict=True):
-            np.testing.assert_allclose(a, b, **F64)
-    for a, b, c in zip(plain, loose, want, strict=True):
-        np.testing.assert_allclose(a, b, **F64)
-        assert np.abs(a - c).max() > 1e-3

@@ -21,6 +21,12 @@ from tests.tolerances import BF16
 
 on_gpu = pytest.mark.gpu
 each_case = pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+# each kind of cell and each number of blocks; the others are for a GPU, where they take no time
+EMULATED = {
+    name: case
+    for name, case in CASES.items()
+    if name not in ("lstm, 4 blocks", "gru", "gru, rows that begin and end at other steps", "rau")
+}
 
 
 def persistent(case, floats, masks):
@@ -40,7 +46,7 @@ def check(case):
     assert error_of(gradients, want_gradients) < 2e-6
 
 
-@each_case
+@pytest.mark.parametrize("case", EMULATED.values(), ids=list(EMULATED))
 def test_the_kernels_compute_the_steps(case):
     with emulator.emulated(**case.plan) as launches:
         check(case)
@@ -81,12 +87,11 @@ def test_the_order_of_the_threads_between_barriers_changes_no_bit(name):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
-def test_narrow_inputs_have_wide_states(dtype):
+def test_narrow_inputs_have_wide_states():
     case = CASES["gru"]._replace(with_mask=False)
     floats, masks = draw(case)
     floats = cast(floats, np.float32)
-    floats["xs"] = floats["xs"].astype(dtype)
+    floats["xs"] = floats["xs"].astype(jnp.bfloat16)
 
     def passes(implementation):
         results, pull = jax.vjp(
@@ -97,7 +102,7 @@ def test_narrow_inputs_have_wide_states(dtype):
     with emulator.emulated():
         (carries, outputs), gradients = passes("persistent")
     want = passes("scan")
-    assert outputs.dtype == gradients["xs"].dtype == dtype
+    assert outputs.dtype == gradients["xs"].dtype == jnp.bfloat16
     assert carries[0].dtype == gradients["weights"][0].input.dtype == jnp.float32
     # The kernels do not round the state to the dtype of the inputs, and the scan does.
     assert error_of(((carries, outputs), gradients), cast(want, np.float64)) < BF16["rtol"]

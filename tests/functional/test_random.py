@@ -53,15 +53,6 @@ def test_longer_padding_continues_the_noise_of_the_shorter(size, rng):
     np.testing.assert_array_equal(other[:, :shared], usual[:, :shared])
 
 
-def test_noise_differs_between_examples_positions_and_steps(rng):
-    got = np.asarray(noise(rng, IDS, SIZE))
-    assert got.dtype == np.float32
-    # 320 draws out of 2**23 values: a pair may agree by chance, a repeated row cannot.
-    assert len(np.unique(got)) > 315
-    later = np.asarray(noise(jax.random.fold_in(rng, 1), IDS, SIZE))
-    assert np.mean(got == later) < 0.01
-
-
 def test_noise_is_logistic_across_examples_and_uncorrelated_between_them(rng):
     got = np.asarray(noise(rng, np.arange(400, dtype=np.int32), 250), np.float64)
     n, variance = got.size, np.pi**2 / 3
@@ -102,9 +93,8 @@ def test_dropout_scales_what_it_keeps_and_is_its_own_gradient_mask(rng, np_rng):
     assert not np.array_equal(kept, np.asarray(dropped(jax.random.key(1), IDS, inputs)) != 0)
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.9])
-def test_dropout_rate_and_mean(rate, rng):
-    inputs = jnp.ones((40, 50, 20))
+def test_dropout_rate_and_mean(rng):
+    inputs, rate = jnp.ones((40, 50, 20)), 0.9
     keys = example_keys(rng, np.arange(40, dtype=np.int32))
     got = np.asarray(jax.jit(example_dropout, static_argnums=1)(inputs, rate, keys), np.float64)
     sigma = np.sqrt(rate * (1 - rate) / got.size)

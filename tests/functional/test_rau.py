@@ -1,7 +1,6 @@
 """What is particular to the RAU; `test_recurrence` runs the suite of all recurrences on it."""
 
 import functools
-import operator
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +10,7 @@ import pytest
 from gatedjax import functional as F
 from tests._slow import slow_but
 from tests.functional.passes import check_gradients, close, draw_like, passes
-from tests.functional.rau_oracle import numpy_rau_step, sigmoid, softmax
+from tests.functional.rau_oracle import numpy_rau_step
 from tests.tolerances import BF16, F32, F64
 
 B, T, D, H, K = 3, 6, 4, 5, 7
@@ -221,48 +220,6 @@ def test_no_step_and_one_unit(steps, width, attention, inner, np_rng):
     check_gradients(gradients, run, (weights, xs), cotangents, np_rng, **F64)
 
 
-@functools.cache
-def jitted_step(attention="feature_proj"):
-    return jax.jit(functools.partial(F.rau_step, attention=attention))
-
-
-def test_the_first_step_is_z_times_both_candidates_halved(np_rng):
-    w = make(np_rng, "feature_proj", False)
-    x, zeros = np_rng.normal(size=(B, D)).astype(np.float32), np.zeros((B, H), np.float32)
-    _, z, c, a, u = np.split(x @ w.input + w.bias[None], 5, axis=1)
-    want = sigmoid(z) * (np.tanh(c) + np.tanh(softmax(a) * u)) / 2
-    np.testing.assert_allclose(F.rau_step(w, zeros, x)[0], want, **F32)  # not compiled as a whole
-    got = np.asarray(jitted_step()(w, zeros, x)[0])
-    np.testing.assert_allclose(got, want, **F32)
-    other = jax.tree.map(np.copy, w)
-    other.input[:, :H] += 1.0
-    other.bias[:H] += 1.0
-    np.testing.assert_array_equal(jitted_step()(other, zeros, x)[0], got)  # no reset gate
-
-
-def test_without_values_a_step_is_a_gru_with_half_the_candidate(np_rng):
-    w = make(np_rng, "feature_proj", False)
-    for part in w[:3]:
-        part[..., 4 * H :] = 0.0
-    h, x = (np_rng.normal(size=(B, n)).astype(np.float32) for n in (H, D))
-    gru = F.GRUWeights(*(part[..., : 3 * H] for part in w[:3]))
-    z = sigmoid((x @ w.input + h @ w.recurrent + w.bias[None])[:, H : 2 * H])
-    want = (np.asarray(jax.jit(F.gru_step)(gru, h, x)[0]) + (1 - z) * h) / 2
-    np.testing.assert_allclose(jitted_step()(w, h, x)[0], want, **F32)
-
-
-def test_the_first_weight_of_time_causal_is_one(np_rng):
-    w = make(np_rng, "time_causal", True)
-    x = np_rng.normal(size=(B, D)).astype(np.float32)
-    state = state_for("time_causal", np.zeros((B, H), np.float32))
-    carry, output = jitted_step("time_causal")(w, state, x)
-    _, z, c, u = np.split(x @ w.input + w.bias[None], 4, axis=1)
-    want = sigmoid(z) * (np.tanh(c) + np.tanh(u)) / 2
-    np.testing.assert_allclose(carry.hidden, want, **F32)
-    np.testing.assert_array_equal(output, carry.hidden)
-    np.testing.assert_array_equal(carry.steps, 1.0)
-
-
 @each_plain_form
 def test_states_stay_in_bounds_for_extreme_inputs(attention, inner, np_rng):
     (weights, xs, *rest), cotangents = ordinary(np_rng, attention, inner)
@@ -306,24 +263,6 @@ def test_bfloat16_drifts_little_over_5000_steps(np_rng):
     np.testing.assert_allclose(low, high, atol=1e-2)
 
 
-def test_vmap_equals_a_loop(np_rng):
-    attention, inner = "time_causal", True
-    many = [ordinary(np_rng, attention, inner)[0][0] for _ in range(2)]
-    (_, *rest), cotangents = ordinary(np_rng, attention, inner)
-    unroll = functools.partial(F.rau, attention=attention)
-
-    @jax.jit
-    @functools.partial(jax.vmap, in_axes=(0, None, None))
-    def run(weights, rest, cotangents):
-        return passes(unroll, (weights, *rest), MASK, cotangents)[2][0]
-
-    got = run(jax.tree.map(lambda *w: np.stack(w), *many), rest, cotangents)
-    for k, weights in enumerate(many):
-        want = single(attention)((weights, *rest), MASK, cotangents)[2][0]
-        row = jax.tree.map(operator.itemgetter(k), jax.tree.map(np.asarray, got))
-        close(row, want, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("attention", ["concat", "time_causal"])
 def test_a_carried_state_continues_and_both_directions_stack(attention, np_rng):
     (weights, xs, *rest), cotangents = ordinary(np_rng, attention, attention == "time_causal")
@@ -343,9 +282,3 @@ def test_a_carried_state_continues_and_both_directions_stack(attention, np_rng):
     np.testing.assert_allclose(np.concatenate([first, second], 1), outputs, **F32)
     close(last, final, **F32)
     np.testing.assert_allclose(both, np.concatenate([outputs, back], -1), **F32)
-
-
-def test_a_call_that_is_not_compiled_as_a_whole_gives_the_same(np_rng):
-    (weights, xs, *rest), cotangents = ordinary(np_rng, "feature_proj", False)
-    want = single("feature_proj")((weights, xs, *rest), MASK, cotangents)[0]
-    close(F.rau(weights, xs, MASK), want, **F32)

@@ -9,8 +9,6 @@ a single pass: so each recurrence has a few programs, and the tests look at thei
 import contextlib
 import dataclasses
 import functools
-import operator
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -28,7 +26,7 @@ from gatedjax.functional._recurrence import Restarts
 from tests._slow import slow_but
 from tests.functional.passes import check_gradients, close, draw_like, passes
 from tests.functional.rau_oracle import numpy_rau_step, sigmoid
-from tests.tolerances import BF16, F32, F64
+from tests.tolerances import BF16, F64
 
 B, T, D, H = 3, 6, 4, 5
 
@@ -175,9 +173,6 @@ def draw(cell, rng, dtype=np.float64):
     return arguments, draw_like((arguments[2], np.zeros((B, T, H), dtype)), rng)
 
 
-TRACES = Counter()
-
-
 @functools.cache
 def everything(cell):
     """The passes in the forms and directions of `TURNS`, in one program.
@@ -187,7 +182,6 @@ def everything(cell):
 
     @jax.jit
     def run(arguments, mask, cotangents):
-        TRACES[cell] += 1
         masked, unmasked = {}, {}
         for form, reverse in TURNS:
             with use_form(form):
@@ -217,7 +211,8 @@ def solved(cell):
 def derived(cell):
     """Products with the second derivative of a loss in the bias.
 
-    By form and way (forward over reverse, reverse over reverse), and that of the scanned step.
+    By way (forward over reverse, and for one cell reverse over reverse, the dearest of all passes
+    to compile), and that of the scanned step.
     """
     arguments, cotangents, *_ = solved(cell)
     direction = np.random.default_rng(1).normal(size=arguments[0].bias.shape)
@@ -239,13 +234,10 @@ def derived(cell):
         def forward(unroll):
             return jax.jvp(gradient(unroll), (weights.bias,), (direction,))[1]
 
-        second = {}
-        for form in FORMS:
-            with use_form(form):
-                second[form, "forward"] = forward(cell.unroll)
-                if form == 1:  # the dearest of all passes to compile
-                    pull = jax.vjp(gradient(cell.unroll), weights.bias)[1]
-                    second[form, "reverse"] = pull(direction)[0]
+        second = {"forward": forward(cell.unroll)}
+        if cell is CELLS["lstm"]:
+            pull = jax.vjp(gradient(cell.unroll), weights.bias)[1]
+            second["reverse"] = pull(direction)[0]
         return second, forward(functools.partial(scanned, cell))
 
     with jax.enable_x64(True):
@@ -317,15 +309,11 @@ def test_an_equation_with_weights_of_its_own_has_the_gradients_of_a_plain_scan(n
     close(got, gradients(_cell_scan.run_forward), **F64)
 
 
-@pytest.mark.parametrize(
-    "way",
-    [(1, "forward"), (1, "reverse"), (4, "forward")],
-    ids=str,
-)
-def test_second_derivatives_equal_those_of_the_scanned_step(cell, way):
+def test_second_derivatives_equal_those_of_the_scanned_step(cell):
     second, want = derived(cell)
     assert np.abs(want).max() > 0
-    np.testing.assert_allclose(second[way], want, **F64)
+    for found in second.values():
+        np.testing.assert_allclose(found, want, **F64)
 
 
 @functools.cache
@@ -345,14 +333,6 @@ def test_empty_rows_return_their_initial_carry_with_finite_gradients(cell):
         for leaf in leaves((gradients[:2], gradients[3])):
             np.testing.assert_array_equal(leaf, 0.0)
         close(gradients[2], cotangents[0], **F64)
-
-
-def test_one_compilation_serves_every_mask(cell):
-    arguments, cotangents, *_ = solved(cell)
-    solve(cell, arguments, MASK, cotangents)  # traces anew where another file ran in between
-    traces = TRACES[cell]
-    solve(cell, arguments, ~MASK, cotangents)
-    assert TRACES[cell] == traces
 
 
 SMALL = [(0, 3), (2, 0), (2, 1)]
@@ -400,14 +380,6 @@ def zero_carry(cell, rows):
 def test_defaults_are_zeros_all_real_and_no_dropout(cell):
     weights, _, xs, _, _, found = others(cell)
     close(found["defaults"], unmasked_oracle(cell, weights, xs, zero_carry(cell, B)), **F64)
-
-
-@pytest.mark.parametrize("name", ["lstm", "gru", "rau"])
-def test_a_call_that_is_not_compiled_as_a_whole_gives_the_same(name, np_rng):
-    cell = CELLS[name]
-    weights, xs = cell.weights(np_rng), np_rng.normal(size=(B, T, D)).astype(np.float32)
-    want = oracle(cell, weights, xs, MASK, zero_carry(cell, B), False, np.ones((B, H)))
-    close(cell.unroll(weights, xs, MASK), want, **F32)
 
 
 @pytest.mark.parametrize("name", ["lstm", "gru", "rau"])
@@ -498,49 +470,12 @@ def test_bfloat16_inputs_stay_close_with_float32_carries_and_gradients(cell):
         np.testing.assert_allclose(got.astype(np.float32) / scale, expected / scale, **BF16)
 
 
-@pytest.mark.parametrize("scale", [1e3, 1e6])
-def test_extreme_inputs_have_finite_values_and_gradients(cell, scale, np_rng):
+def test_extreme_inputs_have_finite_values_and_gradients(cell, np_rng):
     (weights, xs, *rest), cotangents = draw(cell, np_rng, np.float32)
-    xs = xs * np.float32(scale)
+    xs = xs * np.float32(1e6)
     *both, gradients = narrow(cell)(
         (weights, xs, *rest), xs.astype(jnp.bfloat16), MASK, cotangents
     )[1]
     for leaf in leaves((both, gradients[:3])):
         assert leaf.dtype == np.float32
         assert np.isfinite(leaf).all()
-
-
-@functools.cache
-def mapped(cell):
-    """Two sets of arguments; results of vmap over all of them, and over weights alone."""
-    rng = np.random.default_rng(4)
-    many, masks = [draw(cell, rng) for _ in range(2)], np.stack([MASK, ~MASK])
-
-    @jax.jit
-    def run(arguments, masks, cotangents):
-        one = functools.partial(passes, cell.unroll)
-        found = jax.vmap(one)(arguments, masks, cotangents)
-        weights, *rest = arguments
-        rest, change = jax.tree.map(operator.itemgetter(0), (rest, cotangents))
-        alone = jax.vmap(lambda w: one((w, *rest), masks[0], change)[2][0])(weights)
-        return found, alone
-
-    arguments, cotangents = jax.tree.map(lambda *a: np.stack(a), *many)
-    with jax.enable_x64(True):
-        return many, masks, jax.tree.map(np.asarray, run(arguments, masks, cotangents))
-
-
-def test_vmap_over_everything_equals_a_loop(cell):
-    many, masks, (found, _) = mapped(cell)
-    for k, (arguments, cotangents) in enumerate(many):
-        want = solve(cell, arguments, masks[k], cotangents)[0][1, False]
-        close(jax.tree.map(operator.itemgetter(k), found), want, **F64)
-
-
-def test_vmap_over_weights_alone_equals_a_loop(cell):
-    many, masks, (_, alone) = mapped(cell)
-    (_, *rest), cotangents = many[0]
-    for k, ((weights, *_), _) in enumerate(many):
-        want = solve(cell, (weights, *rest), masks[0], cotangents)[0]
-        want = want[1, False][2][0]
-        close(jax.tree.map(operator.itemgetter(k), alone), want, **F64)

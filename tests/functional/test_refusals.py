@@ -91,8 +91,6 @@ TABLE = {
             "temperature|number|'low'",
             TypeError,
         ),
-        (lambda: F.ensure_open(FLOATS, INTS, BOOLS), "logits|int32", TypeError),
-        (lambda: F.example_dropout(INTS, 0.5, KEYS), "inputs|int32", TypeError),
         (
             lambda: jax.jit(lambda rate: F.example_dropout(FLOATS, rate, KEYS))(0.5),
             "rate|static|jax.jit",
@@ -108,7 +106,6 @@ TABLE = {
         (lambda: F.gru(GRU, None), "xs|NoneType", TypeError),
     ],
     "length_mask": [
-        (lambda: F.length_mask(ONE, 3), "lengths|float32", TypeError),
         (lambda: F.length_mask(LENGTHS, 3.0), "size|float", TypeError),
         (lambda: F.length_mask(LENGTHS, -1), "size|-1"),
         (lambda: F.length_mask(np.array([2, 4]), 3), "lengths|[0, 3]|4"),
@@ -118,43 +115,27 @@ TABLE = {
         (lambda: F.length_mask(np.array([200], np.uint8), 3), "lengths|200"),
     ],
     "masked_softmax": [
-        (lambda: F.masked_softmax(INTS), "scores|int32", TypeError),
-        (lambda: F.masked_softmax(FLOATS, INTS), "mask|bool|int32", TypeError),
-        (lambda: F.masked_softmax(FLOATS, FLOATS), "mask|bool|float32", TypeError),
-        (lambda: F.masked_softmax(FLOATS, BOOLS[:, :2]), "mask|(2, 3)|(2, 2)"),
         (lambda: F.masked_softmax(FLOATS, BOOLS[0]), "mask|(2, 3)|(3,)"),
         (lambda: F.masked_softmax(FLOATS, axis=2), "axis|2"),
         (lambda: F.masked_softmax(FLOATS, BOOLS[None]), "mask|(2, 3)|(1, 2, 3)"),
         (lambda: F.masked_softmax(FLOATS.astype(complex)), "scores|complex64", TypeError),
     ],
     "gated_softmax": [
-        (lambda: F.gated_softmax(INTS, FLOATS), "scores|int32", TypeError),
-        (lambda: F.gated_softmax(FLOATS, INTS), "gates|int32", TypeError),
         (lambda: F.gated_softmax(FLOATS, BOOLS), "gates|bool", TypeError),
         (lambda: F.gated_softmax(FLOATS, FLOATS[:1]), "gates (1, 3)"),
-        (lambda: F.gated_softmax(FLOATS, FLOATS, INTS), "mask|bool|int32", TypeError),
-        (lambda: F.gated_softmax(FLOATS, FLOATS, BOOLS[:, :2]), "mask|(2, 2)"),
         (lambda: F.gated_softmax(FLOATS, FLOATS, axis=-3), "axis|-3"),
         (lambda: F.gated_softmax(FLOATS, -FLOATS), "gates|-1.0|relaxed_gated_softmax"),
     ],
     "relaxed_gated_softmax": [
-        (lambda: F.relaxed_gated_softmax(INTS, FLOATS), "scores|int32", TypeError),
-        (lambda: F.relaxed_gated_softmax(FLOATS, INTS), "log_gates|int32", TypeError),
         (lambda: F.relaxed_gated_softmax(FLOATS, FLOATS[0]), "log_gates (3,)"),
-        (lambda: F.relaxed_gated_softmax(FLOATS, -FLOATS, FLOATS), "mask|bool", TypeError),
         (lambda: F.relaxed_gated_softmax(FLOATS, -FLOATS, axis=5), "axis|5"),
         (lambda: F.relaxed_gated_softmax(FLOATS, FLOATS), "log_gates|1.0|`gated_softmax`"),
     ],
     "attention_pool": [
-        (lambda: F.attention_pool(XS[:2, :3], INTS), "weights|int32", TypeError),
-        (lambda: F.attention_pool(INTS[..., None], FLOATS), "states|int32", TypeError),
         (lambda: F.attention_pool(XS[:2], FLOATS), "weights|(2, 5)|(2, 3)"),
         (lambda: F.attention_pool(XS[:2], FLOATS[0]), "weights|(3,)"),
     ],
     "local_attention_weights": [
-        (local(scores=INTS), "scores|int32", TypeError),
-        (local(position=LENGTHS), "position|int32", TypeError),
-        (local(lengths=ONE), "lengths|float32", TypeError),
         (local(half_width=0.0), "half_width|0.0"),
         (local(half_width=np.nan), "half_width|nan"),
         (local(half_width=np.inf), "half_width|inf"),
@@ -163,15 +144,12 @@ TABLE = {
         (local(lengths=LENGTHS[:1]), "lengths (1,)"),
         (local(mask=BOOLS), "mask or lengths|None"),
         (local(mask=BOOLS[:1, :2], lengths=None), "mask|(1, 2)"),
-        (local(mask=FLOATS, lengths=None), "mask|float32", TypeError),
         (local(lengths=np.full(2, TOO_BIG)), "lengths|int32|4294967297"),
         (local(position=ONE[:1], lengths=LENGTHS[:1]), "position|(1,)"),
     ],
     "scaled_dot_product": [
         (lambda: F.scaled_dot_product(HEADS, ones(4, 2, 5, 3)), "key|(4, 2, 5, 3)"),
-        (lambda: F.scaled_dot_product(HEADS, HEADS[:2]), "key|(2, 2, 5, 4)"),
         (lambda: F.scaled_dot_product(HEADS, HEADS[0]), "key|(2, 5, 4)"),
-        (lambda: F.scaled_dot_product(HEADS, HEADS.astype(int)), "key|int32", TypeError),
     ],
     "relative_bias": [
         (lambda: F.relative_bias(ones(2, 4), *2 * [LENGTHS]), "table|2 K + 1|(2, 4)"),
@@ -187,9 +165,6 @@ TABLE = {
         (compact(capacity=2.0), "capacity|float", TypeError),
         (compact(capacity=True), "capacity|bool", TypeError),
         (compact(overflow="drop"), "overflow|'drop'"),
-        (compact(gates=FLOATS[:, :2]), "gates|(2, 3)|(2, 2)"),
-        (compact(states=STEPS[:2, :3].astype(np.int32)), "states|int32", TypeError),
-        (compact(mask=FLOATS), "mask|float32", TypeError),
         (compact(mask=BOOLS[:1, :2]), "mask|(1, 2)"),
         (compact(lambda h: h), "score_fn"),
         (compact(lambda h: jnp.sum(h, -1).astype(jnp.int32)), "scores|int32", TypeError),
@@ -227,7 +202,6 @@ TABLE = {
         (likelihood(kernel=ones(4)), "kernel|[H, V]|(4,)"),
         (likelihood(kernel=ones(4, 0)), "kernel|one class|(4, 0)"),
         (likelihood(bias=ones(1, 7)), "bias|(7,)|(1, 7)"),
-        (likelihood(mask=ones(6)), "mask|bool|float32", TypeError),
         (likelihood(targets=ones(6, 1, kind=int)), "targets|(6,)|(6, 1)"),
         (likelihood(targets=np.full(6, TOO_BIG)), "targets|int32|4294967297"),
         (
@@ -238,28 +212,18 @@ TABLE = {
     "gated_attention": [
         (lambda: F.gated_attention(XS, XS, gating="add"), "gating|'add'"),
         (lambda: F.gated_attention(XS, STEPS), "query|(4, 5, 4)"),
-        (lambda: F.gated_attention(XS, XS[:3]), "query|(3, 5, 3)"),
         (lambda: F.gated_attention(XS, X[:3]), "query|(3, 3)"),
         (lambda: F.gated_attention(X[0], X), "document|(3,)"),
-        (lambda: F.gated_attention(XS, XS.astype(int)), "query|int32", TypeError),
-        (lambda: F.gated_attention(XS, XS, XS[..., 0]), "query_mask|bool|float32", TypeError),
         (lambda: F.gated_attention(XS, X, SEGMENTS), "query_mask|None|(4, 5)"),
-        (lambda: F.gated_attention(XS, XS, SEGMENTS[:, :2]), "query_mask|(4, 2)"),
     ],
     "pointer_sum": [
         (
             lambda: F.pointer_sum(FLOATS, ones(2, 3, 2, kind=bool), aggregation="sum"),
             "aggregation|'sum'",
         ),
-        (change("pointer_sum", occurrence=ones(4, 5, 3)), "occurrence|bool|float32", TypeError),
         (change("pointer_sum", occurrence=BOOLS), "occurrence|(2, 3)"),
-        (change("pointer_sum", logits=ones(4, 5, kind=int)), "logits|int32", TypeError),
         (change("pointer_sum", logits=np.float32(1)), "logits|()"),
-        (change("pointer_sum", document_mask=BOOLS), "document_mask|(2, 3)"),
-        (change("pointer_sum", candidate_mask=X), "candidate_mask|float32", TypeError),
-        (change("pointer_sum_indexed", positions=XS), "positions|float32", TypeError),
         (change("pointer_sum_indexed", positions=INTS), "positions|(2, 3)"),
-        (change("pointer_sum_indexed", document_mask=X), "document_mask|float32", TypeError),
         (
             change("pointer_sum_indexed", positions=np.full((4, 3, 2), TOO_BIG)),
             "positions|int32|4294967297",
@@ -267,12 +231,9 @@ TABLE = {
     ],
     "selection_vectors": [
         (select(words=X[0]), "words|(3,)"),
-        (select(words=XS.astype(int)), "words|int32", TypeError),
         (select(vectors=ONE), "vectors|[L, A]|(2,)"),
         (select(kernels=ones(3, 3, 3)), "kernels|(2, 3, 3)|(3, 3, 3)"),
         (select(kernels=ones(2, 5, 3)), "kernels|(2, 3, 3)|(2, 5, 3)"),
-        (select(mask=XS[..., 0]), "mask|bool|float32", TypeError),
-        (select(mask=SEGMENTS[:, :2]), "mask|(4, 5)|(4, 2)"),
         (select(keys=XS[:, :2]), "keys|(4, 2, 3)"),
         (select(keys=XS.astype(int)), "keys|int32", TypeError),
     ],
@@ -282,23 +243,19 @@ TABLE = {
         (stack(bias=ones(3, 1)), "bias|(2, 6)|(3, 1)"),
         (stack(ones(3)), "selected|[..., L, D]|(3,)"),
         (stack(ones(2, 0, 3)), "selected|1|(2, 0, 3)"),
-        (stack(ones(2, 3, 3, kind=int)), "selected|int32", TypeError),
         (
             change("highway_stack", F.HighwayWeights(ones(3, 3, 6), ones(2, 6))),
             "bias|(3, 6)|(2, 6)",
         ),
         (change("highway_stack", inputs=ones()), "inputs|[..., D]|()"),
-        (change("highway_mix", gate=INTS), "gate|int32", TypeError),
     ],
     "selective_attention": [
         (selective(gates=ones(4, 5, 5)), "gates|(4, 5, 5)"),
         (selective(gates=ones(4, 2, 5, 6)), "gates|(4, 2, 5, 6)"),
-        (selective(gates=ones(1, 1, 1, 1, kind=int)), "gates|int32", TypeError),
         (selective(key=ones(4, 2, 5, 3)), "key|(4, 2, 5, 3)"),
         (selective(value=ones(4, 2, 6, 4)), "value|(4, 2, 6, 4)"),
         (selective(query=ones(4)), "query|(4,)"),
         (selective(mask=ones(4, 6, kind=bool)), "mask|(4, 1, 6)"),
-        (selective(mask=ones(4, 5)), "mask|float32", TypeError),
         (selective(empty="none"), "empty|'none'"),
         (selective(cap=-1.0), "cap|-1.0"),
         (selective(eps=-1.0), "eps|-1.0"),
@@ -313,17 +270,13 @@ TABLE = {
         (lambda: F.uniform_sigmoid(FLOATS, ones(2, 4)), "uniform (2, 4)"),
         (lambda: F.uniform_sigmoid(FLOATS, FLOATS, temperature=0.0), "temperature|0.0"),
         (lambda: F.uniform_sigmoid(FLOATS, FLOATS, temperature=-1), "temperature|-1"),
-        (lambda: F.selection_counts(ones(4, 2, 5, 5, kind=int)), "gates|int32", TypeError),
         (lambda: F.selection_counts(ones(4, 5, 5)), "[B, M, Q, N]|(4, 5, 5)"),
         (lambda: F.selection_statistics(ones(4, 5)), "[B, M, N]|(4, 5)"),
-        (lambda: F.selection_counts(HEADS, ones(4, 4)), "mask|float32", TypeError),
     ],
     "relaxations": [
         row
         for relax in (F.gumbel_sigmoid, F.log_gumbel_sigmoid, F.gumbel_softmax)
         for row in (
-            (lambda relax=relax: relax(INTS, FLOATS), "logits|int32", TypeError),
-            (lambda relax=relax: relax(FLOATS, INTS), "noise|int32", TypeError),
             (lambda relax=relax: relax(FLOATS, ONE), "logits (2, 3)|noise (2,)"),
             *(
                 (
@@ -337,17 +290,10 @@ TABLE = {
     "gates": [
         (lambda: F.gumbel_softmax(FLOATS, FLOATS, axis=2), "axis|2"),
         (lambda: F.sample_gates(INTS, key=KEYS[0]), "logits|int32", TypeError),
-        (lambda: F.threshold_gates(INTS), "logits|int32", TypeError),
-        (lambda: F.ensure_open(FLOATS, FLOATS, INTS), "mask|bool|int32", TypeError),
         (lambda: F.ensure_open(FLOATS, FLOATS[:1], BOOLS), "logits (1, 3)"),
         (lambda: F.ensure_open(FLOATS, FLOATS, BOOLS[0]), "mask (3,)"),
-        (lambda: F.hard_gates(INTS, BOOLS), "logits|int32", TypeError),
-        (lambda: F.hard_gates(FLOATS, FLOATS), "mask|bool|float32", TypeError),
         (lambda: F.hard_gates(FLOATS, BOOLS[0]), "mask (3,)"),
         (lambda: F.hard_gates(FLOATS, BOOLS, empty="zeros"), "empty|'max_gate'|'zeros'"),
-        (lambda: F.gate_penalty(INTS), "gates|int32", TypeError),
-        (lambda: F.gate_penalty(FLOATS, FLOATS), "mask|bool|float32", TypeError),
-        (lambda: F.gate_penalty(FLOATS, BOOLS[:, :2]), "mask (2, 2)"),
         (lambda: F.score_function_loss(ONE, ones(3)), "reward (3,)"),
         # (2, 1) against (2,) would quietly make a 2 x 2 loss.
         (lambda: F.score_function_loss(ONE, ONE, ONE[:, None]), "baseline (2, 1)"),
@@ -365,7 +311,7 @@ TABLE = {
     "gradient_clip": [
         (change("gru", gradient_clip=0.0), "gradient_clip|0.0"),
         (lambda: F.gru_step(GRU, H, X, gradient_clip=-1.0), "gradient_clip|-1.0"),
-        (lambda: F.clip_gradient(X, np.nan), "bound|nan"),
+        *((lambda b=b: F.clip_gradient(X, b), f"bound|{b}") for b in (-1.0, np.nan, np.inf)),
     ],
     "lengths": [
         row
@@ -377,7 +323,6 @@ TABLE = {
         )
     ],
     "resets": [
-        (change("gru", resets=1.0 * SEGMENTS), "resets|bool|float32", TypeError),
         (change("gru", resets=[[True]]), "resets|bool|list", TypeError),
         (change("gru", mask=None, lengths=[5, 5, 4, 1]), "lengths|integers|list", TypeError),
         (change("gru", resets=SEGMENTS[0]), "resets|(4, 5)|(5,)"),
@@ -407,9 +352,7 @@ TABLE = {
         (change("lstm_step", carry=H), "carry|LSTMState", TypeError),
         (change("gru", initial=STATE), "initial|array|LSTMState", TypeError),
         (change("gru_step", hidden=STATE), "hidden|array|LSTMState", TypeError),
-        (change("gru_step", hidden=H[:3]), "hidden|(4, 4)|(3, 4)"),
         (change("lstm_step", carry=F.LSTMState(H[:3], H)), "hidden|(4, 4)|(3, 4)"),
-        (change("rau_step", carry=H[:3]), "carry|(4, 4)|(3, 4)"),
         (rau("sigmoid", initial=STATE), "initial|array|LSTMState", TypeError),
         (rau("sigmoid", initial=TIME_STATE), "initial|array|RAUTimeState", TypeError),
         (rau("time_causal", TIMED, initial=H), "initial|RAUTimeState", TypeError),
@@ -422,9 +365,7 @@ TABLE = {
         (scan(xs={}), "xs|array"),
         (scan(xs=H[0]), "xs|[B, T, ...]|(4,)"),
         (scan(xs=(STEPS, H)), "xs|[B, T]|(4, 5)|(4, 4)"),
-        (scan(initial=H[:1]), "initial|4|(1, 4)"),
         (scan(initial=0.0), "initial|4|()"),
-        (scan(mask=XS[..., 0]), "mask|bool", TypeError),
         (scan(reset_to=H[:, :1]), "reset_to|(4, 4)|(4, 1)"),
         (scan(resets=SEGMENTS, reset_to=(H,)), "reset_to|structure", TypeError),
         (scan(lambda h, x: h), "step|(carry, output)", TypeError),
@@ -477,7 +418,6 @@ def each_cell():
         yield change(name, tuple(weights)), f"weights|{kind}|tuple", TypeError
         yield change(name, xs=XS[0]), "xs|3|[B T D]|(5, 3)"
         yield change(name, xs=STEPS), "xs|D = 3|weights.input|4"
-        yield change(name, xs=XS.astype(int)), "xs|int32", TypeError
         for field, wanted, given in (
             ("input", (3, size), (3, 4)),
             ("recurrent", (4, size), (4, 4)),
@@ -486,7 +426,6 @@ def each_cell():
             changed = weights._replace(**{field: ones(*given)})
             yield change(name, changed), f"{field}|{wanted}|{given}"
         yield change(name, weights._replace(recurrent=ones(4))), "recurrent|2|(4,)"
-        yield change(name, mask=XS[..., 0]), "mask|bool|float32", TypeError
         yield change(name, mask=SEGMENTS.T), "mask|(4, 5)|(5, 4)"
         dropout = "recurrent_dropout_mask"
         yield change(name, **{dropout: STEPS}), f"{dropout}|(4, 4)|(4, 5, 4)"
@@ -495,6 +434,52 @@ def each_cell():
     yield change("gru", LSTM), "weights|GRUWeights|LSTMWeights", TypeError
     yield lambda: F.lstm_step(tuple(LSTM), STATE, X), "weights|LSTMWeights|tuple", TypeError
     yield lambda: F.rau_attention(tuple(RAU), XS), "weights|RAUWeights|tuple", TypeError
+
+
+# Arrays of the calls that set sizes or are no arguments, that may be integers, and whose number of
+# rows is free or is told by the name of another argument.
+NOT_ARGUMENTS = {
+    *("feature_bytes mask", "pair_bytes mask", "pair_uniform mask", "example_noise mask"),
+    *("relative_bias scores", "length_mask scores", "sinusoids ids", "linear_cross_entropy h"),
+    *("linear_cross_entropy y", "skip_lstm xs", "masked_scan xs"),
+    *(f"{name} ids" for name in CALLS if "ids" in CALLS[name].rows),
+}
+ANY_NUMBER = {
+    *("byte_dropout inputs", "compact_attention_pool gates", "open_indices gates"),
+    *("ensure_open gates", "score_function_loss log_prob", "score_function_loss reward"),
+    *("score_function_loss baseline", "skip_lstm gates", "append_to_cache value"),
+    *("append_to_cache mask", "mean_over_pairs sums", "mean_over_pairs num_keys"),
+}
+ANY_ROWS = {
+    *("append_to_cache value", "append_to_cache mask", "example_dropout inputs"),
+    *("highway_mix carry", "highway_mix gate", "mean_over_pairs num_keys"),
+    *(f"{name} {array}" for name in CALLS for array in ("key", "mask", "pair_mask")
+      if "selective_attention" in name),
+}  # fmt: skip
+
+
+def each_array():
+    """Every array of every call in another kind of dtype, and all but the first with fewer rows."""
+    for name, call in CALLS.items():
+        for place, (argument, array) in enumerate(call.rows.items()):
+            key = f"{name} {argument}"
+            if key in NOT_ARGUMENTS or isinstance(array, tuple):
+                continue
+            if key not in ANY_NUMBER:
+                other = np.dtype(np.int32 if array.dtype == np.float32 else np.float32)
+                yield (
+                    change(name, **{argument: array.astype(other)}),
+                    f"{argument}|{other}",
+                    TypeError,
+                )
+            if place and key not in ANY_ROWS:
+                fewer = array[: len(array) - 1]
+                yield change(name, **{argument: fewer}), f"{argument}|{fewer.shape}"
+
+
+@each_row({"array": list(each_array())})
+def test_an_array_of_another_dtype_or_another_number_of_rows_is_refused_by_name(call, parts, error):
+    refused(lambda: jax.eval_shape(call), parts, error)
 
 
 @each_row(TABLE | {"cell": list(each_cell())})

@@ -1,14 +1,13 @@
 """Gates: relaxations, draws, penalty and score function, against GA-Net sections 2.3 and 2.5."""
 
 import functools
-import itertools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gatedjax.functional._attention import gated_softmax, relaxed_gated_softmax
+from gatedjax.functional._attention import gated_softmax
 from gatedjax.functional._relaxations import (
     ensure_open,
     gate_penalty,
@@ -123,7 +122,7 @@ def test_relaxed_gate_is_the_open_component_of_the_two_class_gumbel_softmax(np_r
     np.testing.assert_allclose(got, np.log(want), **F64)
 
 
-@pytest.mark.parametrize("tau", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("tau", [0.5, 2.0])
 @pytest.mark.parametrize("relax", [gumbel_sigmoid, log_gumbel_sigmoid])
 def test_gradient_of_the_relaxed_gate_is_that_of_the_formula(relax, tau, np_rng, x64):
     logits, noise, cotangent = np_rng.normal(size=(3, 5)) * 2
@@ -178,20 +177,6 @@ def test_minus_infinity_closes_a_gate_with_finite_gradients():
     surely = np.array([-np.inf, 1e4], np.float32)
     np.testing.assert_array_equal(draw_gates(surely, key=jax.random.key(0)), [0, 1])
     np.testing.assert_array_equal(threshold_gates(logits), [0, 1])
-
-
-def attention(logits, scores, noise, temperature):
-    return relaxed_gated_softmax(scores, log_gumbel_sigmoid(logits, noise, temperature=temperature))
-
-
-@pytest.mark.parametrize("tau", [1e-3, 0.5, 2.0])
-def test_attention_under_extreme_gates_and_scores_sums_to_one_with_finite_gradients(tau):
-    logits, scores = np.meshgrid(EXTREME, EXTREME)
-    noise = np.asarray(draw_logistic(jax.random.key(0), logits.shape))
-    weights = np.arange(49, dtype=np.float32).reshape(7, 7)
-    value, *grads = solved(attention, logits, scores, noise, cotangent=weights, temperature=tau)
-    np.testing.assert_allclose(np.sum(value, axis=-1), 1.0, **F32)
-    assert all(np.all(np.isfinite(g)) for g in grads[:2])
 
 
 def test_straight_through_has_the_hard_value_and_the_soft_gradient(np_rng):
@@ -257,35 +242,7 @@ def test_gumbel_softmax_straight_through_is_one_hot_with_the_soft_gradient(np_rn
     np.testing.assert_array_equal(np.asarray(tie)[:, 0], [1, 0, 0])
 
 
-def test_gumbel_softmax_draws_each_category_with_its_probability():
-    logits = np.array([0.0, 1.0, -1.0, 2.0], np.float32)
-    n = 40_000
-    noise = draw_gumbel(jax.random.key(5), (n, 4))
-    hard = jax.jit(lambda x: gumbel_softmax(jnp.tile(logits, (n, 1)), x, straight_through=True))
-    draws = np.asarray(hard(noise))
-    p = np.exp(logits) / np.sum(np.exp(logits))
-    assert np.all(np.abs(np.mean(draws, axis=0) - p) < 5 * np.sqrt(p * (1 - p) / n))
-
-
 # ---- hard gates
-
-
-@jax.jit
-def draw_both(logits, noise):
-    hard = gumbel_sigmoid(logits, noise, straight_through=True)
-    return hard, gumbel_sigmoid(logits, noise, temperature=1e-4)
-
-
-@pytest.mark.parametrize("logit", [-4.0, -1.0, 0.0, 0.5, 3.0])
-def test_gates_open_with_probability_sigmoid_of_the_logit(logit):
-    n, p = 40_000, sigmoid(logit)
-    logits = np.full(n, logit, np.float32)
-    bound = 5 * np.sqrt(p * (1 - p) / n)
-    assert abs(np.mean(np.asarray(draw_gates(logits, key=jax.random.key(7)))) - p) < bound
-    noise = draw_logistic(jax.random.key(8), (n,))
-    hard, soft = (np.asarray(x) for x in draw_both(logits, noise))
-    assert abs(np.mean(hard) - p) < bound
-    assert abs(np.mean(soft) - p) < bound
 
 
 def test_sampled_gates_repeat_with_the_key_and_keep_the_dtype(rng):
@@ -375,33 +332,6 @@ def test_penalty_of_bfloat16_gates_is_summed_in_float32():
     got = gate_penalty(gates)
     assert got.dtype == np.float32
     np.testing.assert_allclose(got, float(gates[0, 0]), **F32)
-
-
-def test_penalty_reaches_the_logits_through_the_relaxed_gate(np_rng):
-    logits, noise = np_rng.normal(size=(2, 1, 4)).astype(np.float32)
-    mask = np.array([[True, True, True, False]])
-    _, got, _ = solved(lambda a, n: gate_penalty(gumbel_sigmoid(a, n), mask), logits, noise)
-    g = sigmoid(logits + noise)
-    np.testing.assert_allclose(got, np.where(mask, g * (1 - g) / 3, 0), **F32)
-
-
-@pytest.mark.parametrize("baseline", [0.0, 0.7])
-def test_score_function_gradient_equals_the_enumerated_expected_gradient(baseline, np_rng, x64):
-    logits = np_rng.normal(size=3)
-    actions = np.array(list(itertools.product([0.0, 1.0], repeat=3)))
-    reward = np_rng.normal(size=8)
-
-    def probabilities(a):
-        p = sigmoid(a)
-        return np.array([np.prod([p[t] if g[t] else 1 - p[t] for t in range(3)]) for g in actions])
-
-    def expected_loss(a):
-        log_p = actions * jax.nn.log_sigmoid(a)[None] + (1 - actions) * jax.nn.log_sigmoid(-a)[None]
-        surrogate = score_function_loss(jnp.sum(log_p, -1), reward, np.full(8, baseline))
-        return jnp.sum(probabilities(logits) * surrogate)
-
-    want = complex_step(lambda a: -np.sum(probabilities(a) * reward), logits, 1.0)
-    np.testing.assert_allclose(jax.jit(jax.grad(expected_loss))(logits), want, **F64)
 
 
 def test_score_function_passes_no_gradient_to_reward_or_baseline():

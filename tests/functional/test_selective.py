@@ -210,20 +210,6 @@ def test_no_word_at_all(rng):
         assert weights.shape == (B, M, 0, 0)
 
 
-def test_heads_may_be_absent_and_vmap_gives_the_same(rng):
-    q, k, v = heads(rng)
-    gates = (jax.random.uniform(rng, (B, M, N, N)) < 0.5).astype(jnp.float32)
-    mask = jnp.asarray(MASK)
-    whole = F.selective_attention(q, k, v, gates, mask=mask, hard=True)
-    per_row = jax.vmap(lambda *x: F.selective_attention(*x[:4], mask=x[4], hard=True))
-    per_head = jax.vmap(
-        lambda *x: F.selective_attention(*x, mask=mask, hard=True), in_axes=1, out_axes=1
-    )
-    for got in (per_row(q, k, v, gates, mask), per_head(q, k, v, gates)):
-        for a, b in zip(got, whole, strict=True):
-            np.testing.assert_allclose(a, b, **F32)
-
-
 def test_bfloat16_computes_weights_in_float32(rng):
     q, k, v = heads(rng)
     gates = (jax.random.uniform(rng, (B, M, N, N)) < 0.7).astype(jnp.float32)

@@ -71,7 +71,7 @@ def test_uniform_draws_are_uniform(rng):
         assert abs(np.corrcoef(*pairs)[0, 1]) < 0.03
 
 
-@pytest.mark.parametrize("temperature", [0.1, 0.5, 1.0, 2.0])
+@pytest.mark.parametrize("temperature", [0.1, 2.0])
 def test_gates_from_uniforms_are_gumbel_sigmoids_of_the_same_noise(temperature, np_rng, x64):
     logits = np.concatenate([np_rng.normal(size=60) * 4, [0.0, 80.0, -80.0]])
     uniform = np_rng.uniform(0.001, 0.999, logits.shape)
@@ -92,19 +92,10 @@ def test_a_traced_temperature_gives_the_same():
     chex.assert_trees_all_close(jax.tree.map(np.asarray, traced), known, **F32)
 
 
-def test_the_mean_of_hard_draws_is_the_probability(rng):
-    logits = np.float32([-2.0, 0.0, 1.0])
-    uniform = np.asarray(draw(rng, np.arange(20), 4, np.arange(3), 100))
-    wide = np.broadcast_to(logits[None, None, :, None], uniform.shape)
-    draws = np.asarray(F.uniform_sigmoid(wide, uniform, straight_through=True))
-    # 8,000 draws each: a standard error of at most 0.0056
-    np.testing.assert_allclose(draws.mean(axis=(0, 1, 3)), 1 / (1 + np.exp(-logits)), atol=0.02)
-
-
 @pytest.mark.parametrize("value", [0.0, 100.0, -100.0, 1e4, -1e4])
 def test_extreme_logits_and_temperatures_stay_finite(value):
     uniform, logits = np.float32([1e-7, 0.5, 1 - 1e-7]), np.full(3, value, np.float32)
-    for temperature in (1e-3, 0.5, 1.0, 2.0):
+    for temperature in (1e-3, 2.0):
         for (gates, slope, _), _ in solved(logits, uniform, temperature):
             assert ((gates >= 0) & (gates <= 1)).all()
             assert np.isfinite(slope).all()
@@ -130,27 +121,6 @@ def test_bytes_belong_to_the_example_and_the_place(rng):
     part = np.asarray(feature_bytes(rng, IDS[1:2], 4, 21))
     np.testing.assert_array_equal(part[0], features[1, :4])
     np.testing.assert_array_equal(features[0], features[2])
-
-
-@jax.jit
-def dropped(draws):
-    return [F.byte_dropout(jnp.ones(draws.shape), rate, draws) for rate in (0.25, 0.0, 0.1)]
-
-
-def test_byte_dropout_keeps_the_mean_at_a_rate_of_so_many_256ths(rng):
-    pairs = np.asarray(pair_bytes(rng, IDS, 3, np.arange(40), 40))
-    for draws in (pairs, np.asarray(feature_bytes(rng, IDS, 40, 120))):
-        quarter, none, tenth = (np.asarray(x) for x in dropped(draws))
-        np.testing.assert_allclose(np.unique(quarter), [0, 4 / 3], rtol=1e-6)
-        # 4,800 draws an example: a standard error of 0.0063
-        np.testing.assert_allclose((quarter > 0).reshape(B, -1).mean(axis=1), 0.75, atol=0.025)
-        np.testing.assert_array_equal(none, np.ones(draws.shape))
-        np.testing.assert_allclose(np.unique(tenth), [0, 256 / 230], rtol=1e-6)
-    ones = np.ones((B, 3, 40, 40), np.float32)
-    with pytest.raises(ValueError, match="rate"):
-        jax.eval_shape(lambda: F.byte_dropout(ones, 1.0, pairs))
-    with pytest.raises(ValueError, match="draws"):
-        jax.eval_shape(lambda: F.byte_dropout(ones, 0.5, pairs[:1]))
 
 
 def test_threefry_is_that_of_jax_and_of_the_published_vectors(np_rng):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gatedjax import functional as F
+from tests.functional.rau_oracle import sigmoid
 
 B, T, D, H = 4, 5, 3, 2
 LENGTHS = np.array([5, 3, 1, 0])
@@ -17,10 +18,6 @@ def arrays(np_rng):
         *(np_rng.normal(size=shape) for shape in ((D, 4 * H), (H, 4 * H), (4 * H,)))
     )
     return weights, np_rng.normal(size=(B, T, D)), np_rng.random((B, T))
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
 
 
 def loop(weights, xs, gates, lengths, reverse):

@@ -97,29 +97,6 @@ def test_value_and_gradient_equal_the_loop_over_real_positions(softmax, np_rng, 
 
 
 @SOFTMAXES
-def test_without_a_mask_it_is_the_plain_softmax(softmax, np_rng):
-    scores = np_rng.normal(size=(4, T)).astype(np.float32)
-    np.testing.assert_allclose(both(softmax, scores)[0], plain_rows(scores), **F32)
-
-
-@pytest.mark.parametrize("function", [masked_softmax, gated_softmax, relaxed_gated_softmax])
-def test_a_call_that_is_not_compiled_as_a_whole_gives_the_same(function, np_rng):
-    scores = np_rng.normal(size=(4, T)).astype(np.float32)
-    gates = {"masked_softmax": (), "gated_softmax": (np.ones_like(scores),)}
-    got = function(scores, *gates.get(function.__name__, (np.zeros_like(scores),)))
-    np.testing.assert_allclose(got, plain_rows(scores), **F32)
-
-
-@SOFTMAXES
-def test_a_hole_in_the_mask_equals_deleting_the_position(softmax, np_rng):
-    scores = np_rng.normal(size=5).astype(np.float32)
-    keep = np.array([True, False, True, True, False])
-    got, _ = both(softmax, scores, keep)
-    np.testing.assert_allclose(got[keep], plain_rows(scores[None, keep])[0], **F32)
-    np.testing.assert_array_equal(got[~keep], 0.0)
-
-
-@SOFTMAXES
 def test_empty_rows_are_zero_with_zero_gradient(softmax):
     mask = np.array([[False] * 3, [True] * 3, [False] * 3, [True] * 3])
     value, gradient = both(softmax, np.ones((4, 3), np.float32), mask)
@@ -153,9 +130,8 @@ def test_minus_infinity_at_a_real_position_is_weight_zero(softmax):
 
 
 @SOFTMAXES
-@pytest.mark.parametrize("scale", [1.0, 30.0, 1e4])
-def test_a_row_of_five_thousand_sums_to_one(softmax, scale, np_rng):
-    scores = (np_rng.normal(size=(2, 5000)) * scale).astype(np.float32)
+def test_a_row_of_five_thousand_sums_to_one(softmax, np_rng):
+    scores = (np_rng.normal(size=(2, 5000)) * [[1.0], [1e4]]).astype(np.float32)
     total = np.sum(both(softmax, scores)[0].astype(np.float64), axis=-1)
     np.testing.assert_allclose(total, 1.0, atol=1e-5)
 
@@ -187,14 +163,6 @@ def test_the_named_axis_is_normalised_under_a_broadcast_mask(softmax, axis, np_r
     np.testing.assert_allclose(np.moveaxis(got, axis, -1), want, **F32)
 
 
-@SOFTMAXES
-def test_vmap_of_grad_under_jit_equals_the_batched_call(softmax, np_rng):
-    scores = np_rng.normal(size=(4, T)).astype(np.float32)
-    cotangent = np_rng.normal(size=(4, T)).astype(np.float32)
-    got = jax.jit(jax.vmap(all_three))(scores, MASK, cotangent)[softmax][1]
-    np.testing.assert_allclose(got, both(softmax, scores, MASK, cotangent)[1], **F32)
-
-
 def test_gated_value_and_gradients_equal_the_loop_closed_gates_included(np_rng, x64):
     scores, cotangent = np_rng.normal(size=(2, 4, T)) * 2
     got, d_scores, d_gates = solved(gated_softmax, (scores, GATES), MASK, cotangent)
@@ -203,20 +171,6 @@ def test_gated_value_and_gradients_equal_the_loop_closed_gates_included(np_rng, 
     want_gates = complex_step(lambda g: gated_rows(scores, g, MASK), GATES, cotangent)
     np.testing.assert_allclose(d_scores, want_scores, **F64)
     np.testing.assert_allclose(d_gates, want_gates, **F64)
-
-
-def test_gated_forward_mode_equals_reverse_mode(np_rng, x64):
-    scores, tangent = np_rng.normal(size=(2, 1, T))
-    gates = GATES[2:3]
-
-    @jax.jit
-    def run(e, g):
-        _, pushed = jax.jvp(gated_softmax, (e, g), (tangent, 2 * tangent))
-        return pushed, jax.jacrev(gated_softmax, argnums=(0, 1))(e, g)
-
-    pushed, (by_scores, by_gates) = jax.tree.map(np.asarray, run(scores, gates))
-    want = np.einsum("abcd,cd->ab", by_scores + 2 * by_gates, tangent)
-    np.testing.assert_allclose(pushed, want, **F64)
 
 
 def test_gated_second_derivative_equals_that_of_the_formula_closed_gates_included(np_rng, x64):
@@ -247,9 +201,8 @@ def test_all_gates_closed_is_zero_with_zero_gradient(offset):
         np.testing.assert_array_equal(got, 0.0)
 
 
-@pytest.mark.parametrize("gate", [1.0, 0.3, 1e-30])
-def test_a_single_position_takes_all_the_weight_through_any_open_gate(gate):
-    arguments = np.array([[5.0]], np.float32), np.array([[gate]], np.float32)
+def test_a_single_position_takes_all_the_weight_through_the_smallest_open_gate():
+    arguments = np.array([[5.0]], np.float32), np.array([[1e-30]], np.float32)
     np.testing.assert_allclose(solved(gated_softmax, arguments)[0], [[1.0]], **F32)
 
 
@@ -278,15 +231,6 @@ def test_closed_gate_under_a_huge_score_keeps_every_gradient_finite(score, dtype
     assert np.all(np.isfinite(d_scores))
     assert np.all(np.isfinite(d_gates))
     assert d_gates[1] > 0, "opening the gate of the better token must raise the objective"
-
-
-def test_a_common_factor_of_the_gates_cancels(np_rng):
-    scores = np_rng.normal(size=(4, T)).astype(np.float32)
-    gates = GATES.astype(np.float32)
-    got, want = (
-        solved(gated_softmax, (scores, g), MASK)[0] for g in (gates * np.float32(1e-20), gates)
-    )
-    np.testing.assert_allclose(got, want, **F32)
 
 
 def test_relaxed_value_and_gradients_equal_the_loop(np_rng, x64):
@@ -351,5 +295,3 @@ def test_a_traced_length_counts_as_the_nearest_that_there_is():
     got = jax.jit(length_mask, static_argnums=1)(np.array([7, -1]), 2)
     np.testing.assert_array_equal(got, [[True] * 2, [False] * 2])
     assert jax.eval_shape(lambda: length_mask(np.array([0]), 0)).shape == (1, 0)
-    mapped = jax.jit(jax.vmap(lambda n: length_mask(n, 2)))(np.arange(2))
-    np.testing.assert_array_equal(mapped, [[False, False], [True, False]])

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from gatedjax import functional as F
-from gatedjax._utils.tracing import is_traced
-from gatedjax.functional._checks import check_positive, is_known
 from tests.conftest import ROOT
 
 
@@ -180,18 +178,6 @@ def test_padding_has_no_part_in_the_derivative_of_relaxed_attention_by_the_tempe
     assert np.abs(want_by_tau) > 0.01
 
 
-def test_relaxed_attention_at_a_traced_temperature_of_zero_is_that_of_the_hard_gates():
-    logits, zeros = np.array([[-1, 2, 3]], np.float32), np.zeros((1, 3), np.float32)
-
-    def weights(logits, tau):
-        log_gates = F.log_gumbel_sigmoid(logits, zeros, temperature=tau)
-        return F.relaxed_gated_softmax(zeros, log_gates)
-
-    found, pull = jax.vjp(jax.jit(weights), logits, np.float32(0))
-    np.testing.assert_array_equal(found, [[0, 0.5, 0.5]])
-    jax.tree.map(lambda change: np.testing.assert_array_equal(change, 0), pull(found))
-
-
 TUPLES = {
     name: kind
     for name, kind in vars(F).items()
@@ -216,15 +202,6 @@ def test_a_module_that_is_imported_again_registers_nothing_twice():
     from gatedjax.functional._export import exportable
 
     assert exportable(F.GRUWeights) is F.GRUWeights
-
-
-def test_traced_values_are_told_from_known_ones():
-    seen = []
-    jax.jit(lambda x: seen.extend([is_traced(x), is_known(x), is_known({"a": [x, 1]})]))(1.0)
-    assert seen == [True, False, False]
-    assert not is_traced(jnp.ones(()))
-    assert is_known(jnp.ones(()), np.ones(1), None, 1)
-    jax.jit(lambda x: check_positive(x=x))(0.0)
 
 
 def test_one_module_names_the_tracer_of_jax():

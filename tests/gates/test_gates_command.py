@@ -180,7 +180,7 @@ def test_ones_own_model_is_measured_on_a_file(here, tmp_path, capsys):
         (["--toy", "--draws", "1"], "--draws must be at least 2, got 1"),
         (["--workdir", "run", "--texts", "0"], "--texts must be at least 1, got 0"),
         (["--workdir", "run", "--samples", "1"], "--samples must be at least 2, got 1"),
-        (["--workdir", "run", "--tau", "0"], "--tau must be positive, got 0.0"),
+        (["--workdir", "run", "--tau", "0"], "--tau must be positive and finite, got 0.0"),
         (["--workdir", "run", "--longest", "25"], "--longest must be in [1, 24], got 25"),
         (["--workdir", "run", "--longest", "1"], "the shortest of "),
         (["--workdir", "run", "--preset", "trec"], "must be 'polarity', on which run was trained"),

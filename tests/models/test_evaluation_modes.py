@@ -6,6 +6,7 @@ import pytest
 
 from gatedjax.models import GANet, GANetConfig, GANetTask
 from tests._grouped import grouped
+from tests.functional.rau_oracle import sigmoid, softmax
 
 SMALL = {
     "embedding_dim": 4, "hidden": 3, "aux_hidden": 3, "num_layers": 1, "test_samples": 3,
@@ -14,14 +15,6 @@ SMALL = {
 LENGTHS = np.array([6, 4, 1, 5, 3], np.int32)
 WEIGHT = np.array([1, 1, 1, 0, 1], np.float32)
 LABEL = np.array([0, 2, 1, 1, 0], np.int32)
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
-
-
-def softmax(x):
-    return np.exp(x - x.max()) / np.exp(x - x.max()).sum()
 
 
 def evaluated(**options):

@@ -14,6 +14,7 @@ from gatedjax import models
 from tests._modes import MODES, assert_same, run
 from tests._slow import slow_but
 from tests.models._losses import MAKERS, VOCABULARY, losses, make, total_loss, with_dropout
+from tests.models._passes import in_numpy
 from tests.tolerances import F32
 
 # every rate of dropout acts: its bits belong to the examples too
@@ -87,8 +88,13 @@ def texts_of(batch):
     return {name: batch[name] for name in ("tokens", "rows", "document") if name in batch}
 
 
-@pytest.mark.parametrize("mode", slow_but(MODES, "explicit"))
-@pytest.mark.parametrize("name", slow_but(LOSSES, *NETWORKS))
+TRACED = [(mode, name) for mode in MODES for name in NETWORKS]
+TRACED += [("explicit", name) for name in LOSSES if name not in NETWORKS]
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"), slow_but(TRACED, *(("explicit", name) for name in NETWORKS))
+)
 def test_loss_gradient_and_evaluation_are_traced(name, mode):
     """Where the modes ask more of a program than one device does, they refuse it while tracing."""
     case = LOSSES[name]
@@ -133,15 +139,27 @@ def in_other_company(batch, by_word):
 
 
 @pytest.mark.parametrize(
-    "name", slow_but([name for name in LOSSES if name != "language"], "AGT", "RAU", "probe")
+    "name", slow_but([name for name in NETWORKS if name != "language"], "AGT", "RAU", "probe")
 )
 def test_padding_order_rows_that_do_not_count_and_two_devices_change_nothing(name):
     case = LOSSES[name]
     batch = in_other_company(case.batch, name in BY_WORD)
     function = functools.partial(loss_and_gradient, case)
-    mode = "shard_map" if name in NETWORKS else "one"
-    (loss, metrics), gradient = run(mode, function, (case.params, STREAMS), (batch,))[0]
+    (loss, metrics), gradient = run("shard_map", function, (case.params, STREAMS), (batch,))[0]
     (want, want_metrics), want_gradient = found_in("one", name)[0]
     np.testing.assert_allclose(loss, want, rtol=1e-5)
     tolerance = ROUNDING.get(name, F32)
     assert_same((metrics, gradient), (want_metrics, want_gradient), tolerance)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in LOSSES if name not in NETWORKS])
+def test_padding_order_and_rows_that_do_not_count_change_no_loss(name):
+    case = LOSSES[name]
+    loss = in_numpy(lambda task, *given: total_loss(task, *given))
+    rngs = {stream: jax.random.wrap_key_data(data) for stream, data in STREAMS.items()}
+    got, want = (
+        loss(case.task, case.params, batch, rngs)
+        for batch in (in_other_company(case.batch, name in BY_WORD), case.batch)
+    )
+    assert_same(got, want, F32)

@@ -13,6 +13,7 @@ from gatedjax.models import GANet, GANetConfig, GANetTask
 from gatedjax.models._density import constraint
 from tests._drawn import drawn as any_drawn
 from tests._grouped import grouped
+from tests.functional.rau_oracle import sigmoid
 from tests.models._losses import total_loss
 from tests.models._passes import in_numpy
 from tests.tolerances import F32, F64
@@ -44,10 +45,6 @@ def drawn(model):
     return params
 
 
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
-
-
 @pytest.mark.parametrize("raw", [-0.3, 0.0, 0.4])
 def test_the_gradients_are_those_of_descent_and_ascent(raw, x64):
     rng = np.random.default_rng(0)
@@ -77,10 +74,9 @@ def test_the_gradients_are_those_of_descent_and_ascent(raw, x64):
     np.testing.assert_allclose(of_raw, -gaps.sum(), **F64)
 
 
-@pytest.mark.parametrize("rate", [4e-3, 2e-3])
-def test_the_density_is_reached_and_stays_whatever_the_learning_rate(rate):
+def test_the_density_is_reached_and_stays():
     """Gates whose opening pays, under Adam; a multiplier that is too fast swings for ever."""
-    optimiser, mask = optax.adam(rate), np.ones((4, 5), bool)
+    optimiser, mask = optax.adam(4e-3), np.ones((4, 5), bool)
 
     def cost(params):
         p = jax.nn.sigmoid(params["logits"])
@@ -94,13 +90,10 @@ def test_the_density_is_reached_and_stays_whatever_the_learning_rate(rate):
         return (params, state), jax.nn.sigmoid(params["logits"]).mean()
 
     start = {"logits": jnp.zeros((4, 5)), "multiplier": jnp.zeros(())}
-    run = jax.jit(
-        lambda start: jax.lax.scan(step, (start, optimiser.init(start)), length=int(16 / rate))[1]
-    )
-    shares = np.asarray(run(start))
-    settled = int(8 / rate)
-    assert abs(shares[settled:] - 0.3).max() < 0.1
-    assert abs(shares[settled:].mean() - 0.3) < 0.01
+    run = jax.jit(lambda start: jax.lax.scan(step, (start, optimiser.init(start)), length=4000)[1])
+    settled = np.asarray(run(start))[2000:]
+    assert abs(settled - 0.3).max() < 0.1
+    assert abs(settled.mean() - 0.3) < 0.01
 
 
 @in_numpy
@@ -192,7 +185,7 @@ def test_soft_gates_that_are_given_weigh_attention():
     params = drawn(model)
     mask = np.arange(7) < LENGTHS[:, None]
     gates = (np.random.default_rng(3).uniform(size=(4, 3, 7)) * mask).astype(np.float32)
-    likely = 1 / (1 + np.exp(-apply(model, params).gate_logits.astype(np.float64)))
+    likely = sigmoid(apply(model, params).gate_logits.astype(np.float64))
     gates[0], gates[1] = likely, 0
     found = soft_gates(model, params, gates)
     weights = np.exp(found.scores.astype(np.float64)) * gates
@@ -208,16 +201,6 @@ def expected_gates(model, params):
     rngs = {"gate": jax.random.key(0)}
     modes = model.apply({"params": params}, batch(), rngs=rngs, method=GANet.gate_modes)
     return modes["expected"]
-
-
-def test_a_network_without_gates_takes_none():
-    model = make(system="soft")
-    with pytest.raises(ValueError, match="system must be 'ganet' for gates, got 'soft'"):
-        jax.eval_shape(
-            lambda p: model.apply({"params": p}, batch(), np.ones((1, 3, 7), np.float32),
-                                  method=GANet.with_gates),
-            jax.eval_shape(GANetTask(model).init, jax.random.key(0), batch())
-        )  # fmt: skip
 
 
 @in_numpy

@@ -6,11 +6,10 @@ import re
 
 import jax
 import numpy as np
-import optax
 import pytest
 
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask
-from gatedjax.training import TrainConfig, evaluate, fit, make_parallel
+from gatedjax.training import evaluate, make_parallel
 from tests._drawn import drawn
 from tests._grouped import grouped
 from tests._slow import slow_but
@@ -209,10 +208,8 @@ def oracle_loss(config, params, batch):
             (False, {"hops": 1, "query_vector": "final"}),
             (True, {"hops": 3, "char_dim": 2, "feature": True}),
             (True, {"gating": "concat", "aggregation": "code", "reset_after": False}),
-            (False, {"hops": 1, "feature": True, "aggregation": "code"}),
             (False, {"gating": "sum", "hops": 3, "char_dim": 2}),
             (False, {"token_attention": False, "gating": "concat", "hops": 3}),
-            (True, {"token_attention": False, "reset_after": False, "char_dim": 2}),
             (False, {"gating": "none", "hops": 3, "feature": True, "query_vector": "final"}),
         ],
         (False, {"hops": 1, "query_vector": "final"}),
@@ -344,38 +341,6 @@ def test_empty_documents_and_queries_have_finite_gradients_and_no_loss(np_rng):
     assert metrics["unanswerable"].total == 1
 
 
-def test_the_feature_marks_real_tokens_of_both_texts_alone(np_rng):
-    task = make_task(hops=1, feature=True)
-    batch = make_batch(np_rng, documents=(3,), queries=(2,))
-    batch |= {
-        "document": np.array([[0, 5, 6, 7, 0, 0, 0]], np.int32),  # id 0 is no padding here
-        "query": np.array([[4, 5, 6, 0, 0]], np.int32),  # 6 and 0 are padding here
-        "document_lengths": np.array([4], np.int32),
-    }
-    params = draw(task, batch)
-    table = params["feature_embedding"]
-    same = {**params, "feature_embedding": np.stack([table[0], table[0]])}
-    base, plain = (apply(task.model, p, batch) for p in (params, same))
-    assert not np.array_equal(base.logits, plain.logits)
-    # the document without its one shared token does not see the second row of the table
-    batch["document"] = np.array([[0, 8, 6, 7, 0, 0, 0]], np.int32)
-    base, plain = (apply(task.model, p, batch) for p in (params, same))
-    np.testing.assert_array_equal(base.logits, plain.logits)
-
-
-@pytest.mark.slow
-def test_bfloat16_agrees_on_the_answers_with_a_loss_in_float32(np_rng):
-    batch = make_batch(np_rng)
-    tasks = [make_task(char_dim=2, dropout=0.0, dtype=d) for d in ("float32", "bfloat16")]
-    params = draw(tasks[0], batch)
-    one, two = (apply(task.model, params, batch) for task in tasks)
-    assert two.logits.dtype == two.attention[0].dtype == np.float32
-    np.testing.assert_allclose(np.exp(one.logits), np.exp(two.logits), atol=0.05)
-    np.testing.assert_array_equal(one.logits.argmax(-1), two.logits.argmax(-1))
-    (loss, _), grads = jax.eval_shape(functools.partial(pass_of_the_loss, tasks[1]), params, batch)
-    assert {x.dtype for x in jax.tree.leaves((loss, grads))} == {np.dtype(np.float32)}
-
-
 # -- the task ----------------------------------------------------------------------------------
 
 
@@ -423,70 +388,6 @@ def test_evaluation_reports_every_example(np_rng):
     assert metrics["unanswerable"] == 0
     for name in ("example_id", "label", "weight"):
         np.testing.assert_array_equal(rows[name], batch[name])
-
-
-@pytest.mark.parametrize(
-    "config", [{"hops": 3, "char_dim": 2, "feature": True}, {"gating": "none"}], ids=name_of
-)
-def test_without_dropout_training_and_evaluation_run_the_same_program(config, np_rng):
-    batch, tasks = make_batch(np_rng), [make_task(dropout=rate, **config) for rate in (0.0, 0.3)]
-    params = draw(tasks[0], batch)
-    for task, same in zip(tasks, (True, False), strict=True):
-        runs = [
-            functools.partial(
-                task.model.apply, train=train, rngs={"dropout": jax.random.key(3)} if train else {}
-            )
-            for train in (False, True)
-        ]
-        one, other = (program(run, {"params": params}, batch) for run in runs)
-        assert (one == other) == same
-
-
-def widened(batch):
-    """The same examples with more padding, on which anything may stand."""
-    more = {"document": (2, 9), "query": (1, 8), "document_words": (2, 1), "query_words": (1, 1)}
-    batch = dict(batch)
-    for name, (columns, fill) in more.items():
-        batch[name] = np.pad(batch[name], ((0, 0), (0, columns)), constant_values=fill)
-    batch["occurrence"] = np.pad(
-        batch["occurrence"], ((0, 0), (0, 2), (0, 1)), constant_values=True
-    )
-    batch["candidate_mask"] = np.pad(batch["candidate_mask"], ((0, 0), (0, 1)))
-    batch["word_characters"] = np.pad(batch["word_characters"], ((0, 0), (0, 3), (0, 2)))
-    batch["word_lengths"] = np.pad(batch["word_lengths"], ((0, 0), (0, 3)))
-    return batch
-
-
-def test_nothing_looks_at_padding(np_rng):
-    """That training with dropout does not is a matter of test_every_task."""
-    task = make_task(char_dim=2, feature=True)
-    batch = make_batch(np_rng)
-    params = draw(task, batch)
-    base, padded = (apply(task.model, params, b) for b in (batch, widened(batch)))
-    np.testing.assert_allclose(padded.logits[:, :3], base.logits, **F32)
-    assert np.isneginf(padded.logits[:, 3]).all()
-    np.testing.assert_allclose(padded.attention[0][:, :7, :5], base.attention[0], **F32)
-    np.testing.assert_array_equal(padded.attention[0][..., 5:], 0.0)
-    np.testing.assert_allclose(padded.document_attention[:, :7], base.document_attention, **F32)
-    np.testing.assert_array_equal(padded.document_attention[:, 7:], 0.0)
-
-
-def two_steps(parallel):
-    """Parameters after two steps."""
-    task = make_task(char_dim=2, feature=True, hops=1)
-    batch = make_batch(np.random.default_rng(0), listed=True)
-    config = TrainConfig(num_steps=2, accumulate=parallel.accumulate, progress=False)
-    # Adam would turn the rounding of a gradient near 0 into a whole step.
-    options = {"parallel": parallel, "optimizer": optax.sgd(0.1)}
-    return fit(task, [batch] * 2, None, config, params=draw(task, batch), **options).state.params
-
-
-@pytest.mark.slow
-def test_devices_and_parts_train_as_one():
-    """Three rows on two devices, with filler rows; the tables of characters belong to the rows."""
-    found = two_steps(make_parallel("sharding", jax.devices()[:2], accumulate=2))
-    close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6)
-    jax.tree.map(close, two_steps(make_parallel("single")), found)
 
 
 @pytest.mark.slow

@@ -105,34 +105,6 @@ def test_attention_of_the_default_form_is_the_softmax_of_its_logits(np_rng):
     np.testing.assert_allclose(output.attention, 5 * shares, **F32)
 
 
-@pytest.mark.parametrize(
-    ("variant", "names"),
-    [
-        ({}, "bias kernel recurrent_kernel"),
-        (
-            {"attn_hidden": 3},
-            "bias hidden_bias hidden_kernel kernel recurrent_kernel score_bias score_kernel",
-        ),
-        ({"reset_after": True}, "bias kernel recurrent_bias recurrent_kernel"),
-        ({"attention": "matrix"}, "affinity bias kernel recurrent_kernel score_bias score_kernel"),
-        ({"cell": "gru", "reset_after": True}, "bias kernel recurrent_bias recurrent_kernel"),
-    ],
-)
-def test_options_of_the_cell_reach_it(variant, names, np_rng):
-    task = make_task(**variant)
-    params = jax.eval_shape(task.init, jax.random.key(0), make_batch(np_rng))["recurrent"]
-    assert " ".join(sorted(params["layer_0"]["forward"])) == names
-
-
-def test_bfloat16_products_are_close_and_the_state_is_float32(np_rng):
-    batch = make_batch(np_rng)
-    params = draw(make_task(), batch)
-    wide = apply(make_task().model, params, batch)
-    narrow = apply(make_task(dtype="bfloat16").model, params, batch)
-    assert narrow.logits.dtype == narrow.state.dtype == np.float32
-    np.testing.assert_allclose(narrow.logits, wide.logits, atol=0.05)
-
-
 @pytest.mark.parametrize("cell", ["rau", "lstm"])
 def test_a_row_of_length_0_has_the_zero_state_and_one_step_is_legal(cell, np_rng):
     task, batch = make_task(cell=cell), make_batch(np_rng, lengths=(1, 0), size=1)

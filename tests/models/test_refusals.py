@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 
+from gatedjax.gates import Gates
 from gatedjax.models import (
     AGTConfig,
     GANetConfig,
@@ -28,8 +29,9 @@ from gatedjax.models import (
 from gatedjax.models.transformer.search import beam_search
 from tests._drawn import drawn
 from tests._grouped import grouped
-from tests.models import test_agt, test_ga_reader, test_rau, test_rau_language
+from tests.models import test_agt, test_ga_net, test_ga_reader, test_rau, test_rau_language
 from tests.models._losses import make
+from tests.models._passes import make_batch
 from tests.refusals import each_row, refused
 
 NAN, INF = float("nan"), float("inf")
@@ -157,7 +159,68 @@ def cloze(place):
     return call
 
 
+def of_ga_net(function, *, runs=False, **options):
+    """Traces function(network, batch) of a small GA-Net for a batch of 3 rows of 8 words.
+
+    With `runs` it is called instead, as values are known outside of programs alone.
+    """
+
+    def call():
+        task, given = test_ga_net.make_task(**options), make_batch(np.random.default_rng(0))
+        run = functools.partial(task.model.apply, batch=given, method=function)
+        if runs:
+            return run({"params": test_ga_net.draw(task)})
+        shapes = jax.eval_shape(task.init, jax.random.key(0), given)
+        return jax.eval_shape(lambda params: run({"params": params}), shapes)
+
+    return call
+
+
+def gates_given(gates, soft=False, **options):
+    return of_ga_net(lambda model, batch: model.with_gates(batch, gates, soft=soft), **options)
+
+
+def gates_attending(logarithms, **options):
+    def attend(model, batch):
+        gates = Gates(np.ones((3, 8), np.float32), logarithms, False)
+        return model.attend(model.encode(batch), gates, batch)
+
+    return of_ga_net(attend, **options)
+
+
+def compacted(capacity=3, **options):
+    return of_ga_net(lambda model, batch: model.compact(batch, capacity=capacity), **options)
+
+
 TABLE = {
+    "gates that are given to GA-Net": [
+        *(
+            row
+            for soft in (False, True)
+            for row in (
+                (
+                    gates_given(-np.ones((1, 3, 8), np.float32), soft, runs=True),
+                    "gates|negative|-1.0",
+                ),
+                (gates_given(np.ones((1, 3, 9), np.float32), soft), "gates|(3, 8)|9"),
+                (gates_given(ones(1, 3, 8), soft), "gates|floating point|int32", TypeError),
+            )
+        ),
+        (gates_given(np.ones((1, 3, 8), np.float32), system="soft"), "system|'ganet'|'soft'"),
+        (
+            gates_attending(np.ones((3, 8), np.float32), runs=True),
+            "gates.logarithms|positive|1.0|`Gates.values`",
+        ),
+        (gates_attending(np.zeros((1, 3, 8), np.float32)), "gates.logarithms|same shape"),
+        (gates_attending(0 * ones(3, 8)), "gates.logarithms|floating point|int32", TypeError),
+        (compacted(system="soft"), "system|'ganet'|'soft'"),
+        (compacted(), "gates_on|'input'|compact"),
+        (
+            compacted(test_gate="multi_sample", gates_on="input"),
+            "test_gate|single draw|'multi_sample'",
+        ),
+        (compacted(0, gates_on="input"), "capacity|positive|0"),
+    ],
     "labels and weights": [
         (batch(test_agt, label=None), "label"),
         (batch(test_agt, weight=None), "weight"),
@@ -183,6 +246,7 @@ TABLE = {
         (batch(test_agt, lengths=None), "lengths"),
         (batch(test_agt, tokens=ones(3)), "tokens [B, N]|(3,)"),
         (batch(test_agt, lengths=ones(2)), "lengths [B]|(3, 8)|(2,)"),
+        (batch(test_ga_net, lengths=ones(3, 1)), "tokens|lengths"),
     ],
     "RAUConfig": [
         (rau(forget_bias=1.0), "forget_bias|0|'rau'"),

@@ -9,7 +9,6 @@ import pytest
 
 from gatedjax import models
 from gatedjax import nn as gnn
-from gatedjax.models.ssan.encoder import schedule
 from gatedjax.models.ssan.selector import selector_terms
 from tests._drawn import drawn
 from tests._grouped import grouped
@@ -115,24 +114,6 @@ def test_an_encoder_is_the_equations_of_its_layers(norm, relative):
         np.testing.assert_array_equal(got.states[row, length:], 0)
 
 
-def test_positions_and_lengths():
-    bag, params = encoder(positions="none")
-    texts = batch_of(np.array([6, 6]))
-    texts["tokens"][1] = texts["tokens"][0, ::-1]
-    states = apply(bag, params, texts).states
-    np.testing.assert_allclose(states[0], states[1, ::-1], rtol=1e-4, atol=1e-5)
-    net, params = encoder()
-    states = apply(net, params, texts).states
-    assert np.abs(states[0] - states[1, ::-1]).max() > 0.01
-    # sinusoids have no end; a learned table has
-    assert np.isfinite(apply(net, params, batch_of(np.array([40]), 40)).states).all()
-    table = models.SSANEncoder(
-        grouped(models.SSANConfig, **SMALL, positions="learned", max_length=5), VOCAB
-    )
-    with pytest.raises(ValueError, match="at most 5"):
-        jax.eval_shape(table.init, jax.random.key(0), batch_of())
-
-
 def test_pretrained_vectors_are_taken_as_they_are_and_drawn_ones_are_scaled():
     plain, params = encoder(select_layers=(0,))
     table = params["embed"]["embedding"] * np.float32(8**0.5)
@@ -142,15 +123,6 @@ def test_pretrained_vectors_are_taken_as_they_are_and_drawn_ones_are_scaled():
     np.testing.assert_allclose(
         apply(plain, params, batch_of()).states, states, rtol=1e-4, atol=1e-5
     )
-
-
-def test_the_temperature_falls_geometrically_with_the_step():
-    config = models.SelectorConfig(temperature=2.0, final_temperature=0.5, temperature_steps=10)
-    at = [float(schedule(config, np.full(3, step))) for step in (0, 5, 10, 99)]
-    np.testing.assert_allclose(at, [2.0, 1.0, 0.5, 0.5], rtol=1e-6)
-    with pytest.raises(ValueError, match="step"):
-        schedule(config, None)
-    assert schedule(models.SelectorConfig(temperature=2.0), None) == 2.0
 
 
 @functools.cache

@@ -11,21 +11,20 @@ from tests.models._losses import VOCABULARY, Loss, make, total_loss
 from tests.models._passes import RNGS
 
 DECAYING = OptimizerConfig(name="adamw", learning_rate=0.1, weight_decay=0.1)
-WIDTHS = {"probe": 4, "reordering": 4, "nli": 3, "tagger": 2, "translation": 4}
+WIDTHS = {"probe": 4, "reordering": 4, "nli": 3, "tagger": 2}
 SILENT = {"dropout": 0.0, "attention_dropout": 0.0, "relu_dropout": 0.0}
 
 
 def table(name):
-    """Pretrained vectors of the width of a network; the translator takes none."""
+    """Pretrained vectors of the width of a network."""
     rng = np.random.default_rng(0)
     return rng.normal(size=(VOCABULARY, WIDTHS[name])).astype(np.float32)
 
 
 def made(name, **options) -> Loss:
     """A task with frozen word vectors or selectors, without dropout."""
-    given = {} if name == "translation" else {"embeddings": table(name)}
     rates = {"dropout": 0.0} if name == "nli" else SILENT
-    return make(f"ssan_{name}", **given | rates | options)
+    return make(f"ssan_{name}", **{"embeddings": table(name)} | rates | options)
 
 
 def vectors_of(name, params):
@@ -60,7 +59,7 @@ def by_path(params):
     return {jax.tree_util.keystr(at, simple=True, separator="/"): x for at, x in leaves}
 
 
-@pytest.mark.parametrize("name", slow_but(["probe", "nli", "tagger", "translation"], "tagger"))
+@pytest.mark.parametrize("name", slow_but(["probe", "nli", "tagger"], "tagger"))
 def test_frozen_words_and_selectors_stay_without_optimiser_state_and_others_have_one(name):
     one = made(name, freeze_embeddings=True, freeze_selector=True)
     first, last = trained(one)

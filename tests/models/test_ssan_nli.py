@@ -11,7 +11,6 @@ from gatedjax.models.ssan.nli import MultiDimensionalAttention
 from tests._drawn import drawn
 from tests._grouped import grouped
 from tests.models._passes import apply, evaluate
-from tests.tolerances import F32
 
 V = 11
 
@@ -166,12 +165,3 @@ def test_the_cap_is_that_of_the_attention(t2t):
     net = SSANNLI(grouped(SSANNLIConfig, hidden=8, embedding_dim=6, t2t=t2t, cap=3.0), V)
     cap, _ = net.init_with_output(jax.random.key(0), method=lambda module: module.attention.cap)
     assert cap == 3
-
-
-def test_both_sentences_share_their_weights_and_evaluation_draws_nothing(np_rng):
-    model, params = made()
-    batch = batch_of(np_rng)
-    same = batch | {"hypothesis": batch["tokens"], "hypothesis_lengths": batch["lengths"]}
-    out = apply(model, params, same)
-    np.testing.assert_allclose(out.premise.weights, out.hypothesis.weights, **F32)
-    np.testing.assert_array_equal(out.logits, apply(model, params, same).logits)

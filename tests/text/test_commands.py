@@ -98,33 +98,6 @@ def test_training_says_what_it_reads_and_leaves_one_folder(here):
     assert leak["words_not_read"] + leak["words_read"] == 4 * 4
 
 
-def test_texts_on_a_command_line_are_utf_8_in_the_locale_c(tmp_path):
-    """Python then reads the command line as ASCII, unless its UTF-8 mode is on."""
-    write_csv(
-        tmp_path / "é.csv",
-        [(f"très bon {i}", "plutôt") if i % 2 else (f"mal {i}", "non") for i in range(40)],
-        ("été", "goût"),
-    )
-    variables = environment(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
-
-    def run(*args):
-        done = subprocess.run([sys.executable, "-m", "gatedjax", *args], cwd=tmp_path,
-                              env=variables, capture_output=True, check=False)  # fmt: skip
-        return done.returncode, done.stdout.decode(), done.stderr.decode()
-
-    columns = ["--text", "été", "--label", "goût"]
-    status, _, said = run("train", "é.csv", "--out", "modèle", *columns, "--threshold=plutôt=0.5")
-    assert status == 0, said
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["modèle", "é.csv"]
-    status, out, said = run("predict", "modèle", "--", "mal", "très bon")
-    assert status == 0, said
-    assert json.loads(out.splitlines()[-1])["label"] == "plutôt"
-    assert run("look", "é.csv", "--text", "ete", "--label", "goût")[::2] == (
-        2, "error: \\udcc3\\udca9.csv: columns must include 'ete', got '\\xe9t\\xe9', 'go\\xfbt': "
-        "--text '\\xe9t\\xe9' --label 'go\\xfbt'\n"
-    )  # fmt: skip
-
-
 def test_texts_on_the_command_line(here, capsys):
     assert main(["predict", "model", "a dull , lifeless film", "", "warm " + ESCAPE]) == 0
     said = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""A run in a process of its own: python _recipe.py --workdir W [--forget] [--pause SECONDS]."""
+"""A run in a process of its own: python _recipe.py --workdir W [--forget]."""
 
 import argparse
 import sys
@@ -19,7 +19,6 @@ class Forgetful(Data):
 parser = argparse.ArgumentParser()
 parser.add_argument("--workdir")
 parser.add_argument("--forget", action="store_true")
-parser.add_argument("--pause", type=float, default=0)
 options = parser.parse_args()
-data = Forgetful() if options.forget else Data(options.pause)
+data = Forgetful() if options.forget else Data()
 sys.exit(run(options.workdir, train=data, **SIXTY).exit_code)

@@ -6,6 +6,7 @@ import json
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import chex
 import flax.linen as nn
@@ -29,6 +30,8 @@ assert_close = functools.partial(chex.assert_trees_all_close, rtol=1e-4, atol=1e
 assert_equal = chex.assert_trees_all_equal
 
 
+# Runs of tasks that are equal share their compiled steps: a frozen dataclass is equal to itself.
+@dataclasses.dataclass(frozen=True)
 class Tiny:
     """Logistic regression with noise that belongs to the example."""
 
@@ -103,14 +106,17 @@ EVALUATION = [Data()[1000]]
 W = np.array([[1.0, -2.0], [0.5, 1.0], [2.0, 0.0]], np.float32)
 
 
+@dataclasses.dataclass(frozen=True)
 class Plane:
     """Linear regression with a weight and an offset, and perhaps more parameters."""
 
-    def __init__(self, dtype=jnp.float32, frozen=(), **more):
-        self.dtype, self.frozen, self.more = dtype, frozen, more
+    dtype: Any = jnp.float32
+    frozen: tuple[str, ...] = ()
+    more: dict[str, Any] | None = None
 
     def init(self, key, batch):
-        return {"w": np.ones((3, 2), self.dtype), "b": np.zeros(2, self.dtype)} | self.more
+        params = {"w": np.ones((3, 2), self.dtype), "b": np.zeros(2, self.dtype)}
+        return params | (self.more or {})
 
     def loss(self, params, batch, rngs):
         predicted = batch["x"] @ params["w"] + params["b"][None]
@@ -167,6 +173,7 @@ def loop(tx, steps, given=()):
     return jax.device_get((params, state))
 
 
+@dataclasses.dataclass(frozen=True)
 class Memory:
     """Predicts y_t from m_t = 0.9 m_{t-1} + x_t, so that what came before decides what is seen."""
 
@@ -243,6 +250,7 @@ class Far(Batches):
 FEW = {"num_steps": 12, "log_every": 3, "eval_every": 4, "checkpoint_every": 5}
 SIXTY = {"num_steps": 60, "log_every": 7, "eval_every": 10, "checkpoint_every": 4,
          "optimizer": OptimizerConfig(learning_rate=0.05)}  # fmt: skip
+_parallel = functools.cache(make_parallel)
 _OPTIONS = {field.name for field in dataclasses.fields(TrainConfig)}
 
 
@@ -270,8 +278,7 @@ def run(workdir=None, task=None, train=None, evaluation=EVALUATION, *, devices=0
         source = train if callable(train) else lambda seed: train
         return fit_lanes(task, source, evaluation, config, workdir, **own)
     if devices:
-        kind, parts = config.parallel, config.accumulate
-        on = make_parallel(kind, jax.devices()[:devices], accumulate=parts)
+        on = _parallel(config.parallel, (*jax.devices()[:devices],), accumulate=config.accumulate)
     return fit(task, train, evaluation, config, workdir, parallel=on, **own)
 
 
@@ -289,16 +296,21 @@ def assert_same_run(one, other):
         assert getattr(one, name) == getattr(other, name), name
 
 
-def lines(workdir, split=None):
-    """The lines of a log, or those of one kind, without what takes time; nothing but JSON."""
+def lines(source, split=None):
+    """The lines of a log, or those of one kind, without what takes time; nothing but JSON.
+
+    Args:
+      source: the folder of a run, or what `lines_to` has collected.
+    """
 
     def refuse(word):
         raise ValueError(f"not JSON: {word}")
 
-    text = (Path(workdir) / "metrics.jsonl").read_text().splitlines()
-    found = [json.loads(line, parse_constant=refuse) for line in text]
+    if not isinstance(source, list):
+        text = (Path(source) / "metrics.jsonl").read_text().splitlines()
+        source = [json.loads(line, parse_constant=refuse) for line in text]
     timing = ("time", "steps_per_s", "compile_s")
-    found = [{k: v for k, v in line.items() if k not in timing} for line in found]
+    found = [{k: v for k, v in line.items() if k not in timing} for line in source]
     return [line for line in found if split in (None, line["split"])]
 
 

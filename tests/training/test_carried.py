@@ -14,7 +14,6 @@ from gatedjax.training import (
     make_parallel,
     restore_params,
 )
-from tests._slow import slow_but
 from tests.tolerances import F32
 from tests.training._tiny import (
     Far,
@@ -30,6 +29,7 @@ from tests.training._tiny import (
     stop_at,
 )
 
+pytestmark = pytest.mark.slow
 FAST = OptimizerConfig(learning_rate=0.05)
 KINDS = [("single", 2), ("sharding", 2), ("fsdp", 1), ("pmap", 2)]
 
@@ -58,7 +58,7 @@ def alone():
 
 
 # 6 rows on 4 devices in 1 or 2 parts: filler rows are needed
-@pytest.mark.parametrize(("kind", "accumulate"), slow_but(KINDS, ("fsdp", 1), ("pmap", 2)))
+@pytest.mark.parametrize(("kind", "accumulate"), KINDS)
 def test_every_kind_of_parallelism_carries_the_same_rows(alone, kind, accumulate):
     result = remember(parallel=kind, accumulate=accumulate, devices=4)
     for found in (alone, result):
@@ -68,7 +68,7 @@ def test_every_kind_of_parallelism_carries_the_same_rows(alone, kind, accumulate
     assert_close(result.state.params, alone.state.params)
 
 
-@pytest.mark.parametrize("kind", slow_but(["sharding", "pmap"], "sharding"))
+@pytest.mark.parametrize("kind", ["sharding", "pmap"])
 def test_stopping_between_beginnings_and_resuming_gives_the_same_bits(tmp_path, kind):
     remember(tmp_path, parallel=kind, hook=stop_at(9))
     assert_same_run(remember(tmp_path, parallel=kind), remember(parallel=kind))
@@ -154,7 +154,7 @@ def test_shared_arrays_are_trained_evaluated_and_kept_with_the_parameters(whole)
         restore_params(workdir, wrong, part="shared")
 
 
-@pytest.mark.parametrize("kind", slow_but(["fsdp", "pmap"], "pmap"))
+@pytest.mark.parametrize("kind", ["fsdp", "pmap"])
 def test_devices_have_the_shared_arrays_of_the_whole_batch(kind, whole):
     # 6 rows on 4 devices: two filler rows
     result = normalise(parallel=kind, devices=4)

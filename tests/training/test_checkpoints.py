@@ -132,7 +132,7 @@ def test_a_flipped_number_is_named(tmp_path):
 
 @pytest.mark.parametrize(
     ("way", "name"),
-    [("flip", "record/metadata"), ("delete", "state/_METADATA")],
+    slow_but([("flip", "record/metadata"), ("delete", "state/_METADATA")], "flip"),
 )
 def test_fit_sets_a_damaged_step_aside_and_continues_from_the_one_before(
     way, name, whole, tmp_path
@@ -182,6 +182,7 @@ def test_a_failed_save_is_told_once_and_the_steps_before_stay(tmp_path, monkeypa
 
 
 # Orbax tells a failure in the background, such as that of the last save, when it has ended.
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "last"), [("save", False), ("check_for_errors", True)])
 def test_a_failure_of_a_save_ends_a_run_soon(method, last, tmp_path, monkeypatch, whole):
     real, events, error = getattr(CheckpointManager, method), [], (28, "No space left on device")
@@ -291,6 +292,7 @@ def test_the_newest_checkpoints_are_averaged(tmp_path):
         average_params(tmp_path, LIKE | {"w": np.zeros(4, np.float32)}, 2)
 
 
+@pytest.mark.slow
 def test_where_a_run_was_stopped_changes_no_average(tmp_path):
     regular = {"keep": 3, "every": 5}
     save(tmp_path / "stopped", 5, 10, 15, 17, **regular)  # the last by a signal
@@ -354,7 +356,7 @@ def empty_state():
 NOISE = optax.chain(optax.add_noise(0.1, 0.5, key=jax.random.key(0)), optax.sgd(0.05))
 AVERAGE = OptimizerConfig(name="sgd", learning_rate=0.05, ema_decay=0.9)
 CARE = {
-    "no numbers": (Plane(empty=np.zeros((2, 0), np.float32)),
+    "no numbers": (Plane(more={"empty": np.zeros((2, 0), np.float32)}),
                    {"optimizer": optax.chain(empty_state(), optax.sgd(0.1))}),
     "a key on devices": (Plane(), {"optimizer": NOISE, "parallel": "pmap", "devices": 2}),
     "half precision": (Plane(jnp.bfloat16), {"optimizer": AVERAGE}),
@@ -362,6 +364,7 @@ CARE = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CARE)
 def test_arrays_that_need_care_are_saved_and_go_on(name, tmp_path):
     task, options = CARE[name]

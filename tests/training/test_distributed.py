@@ -116,8 +116,9 @@ def test_two_processes_give_the_numbers_of_one_device_after_a_run_that_both_refu
 
 
 @pytest.mark.slow
-def test_four_processes_see_the_same_examples_until_a_signal_and_one_continues(tmp_path, alone):
-    processes = together({"workdir": tmp_path, "pause": 0.1}, processes=4, devices=1)
+def test_three_processes_see_the_same_examples_until_a_signal_and_one_continues(tmp_path, alone):
+    # 8 rows in 3 parts: a filler row
+    processes = together({"workdir": tmp_path, "pause": 0.1}, processes=3, devices=1)
     wait_for_step(tmp_path, 8)
     processes[1].send_signal(signal.SIGTERM)
     found = [answers(process)[-1] for process in processes]

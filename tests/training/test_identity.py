@@ -33,7 +33,6 @@ from tests.training._tiny import (
 FEW = {"num_steps": 4, "log_every": 2, "eval_every": 2, "checkpoint_every": 2}
 BIAS = np.linspace(0, 1, 8, dtype=np.float32)
 BATCH = EVALUATION[0]
-KEY = jax.random.key(0)
 NEGATED = Changed(lambda step, batch: {"label": 1 - batch["label"]})
 
 
@@ -129,6 +128,7 @@ def test_a_used_workdir_refuses_another_task_and_other_data_by_name(name, used):
     assert contents(used) == before
 
 
+@pytest.mark.slow
 def test_an_initialisation_may_read_the_first_batch(tmp_path):
     class Read(Biased):
         def init(self, key, batch):
@@ -139,6 +139,7 @@ def test_an_initialisation_may_read_the_first_batch(tmp_path):
     assert "the initialisation" not in said
 
 
+@pytest.mark.slow
 def test_a_finished_run_says_so_in_one_line_and_what_to_do(whole, used, capsys, tmp_path):
     again = go(used)
     (said,) = capsys.readouterr().err.splitlines()
@@ -158,14 +159,15 @@ def test_a_finished_run_says_so_in_one_line_and_what_to_do(whole, used, capsys, 
     assert capsys.readouterr().err.endswith("Use another workdir to train anew.\n")
 
 
-@pytest.mark.parametrize("named", [False, True])
-def test_only_a_schedule_that_ends_cannot_be_made_longer(named, tmp_path):
-    settings = lambda steps: {"train": {"num_steps": steps}} if named else None  # noqa: E731
+@pytest.mark.slow
+def test_only_a_schedule_that_ends_cannot_be_made_longer(tmp_path):
     cosine = {"optimizer": OptimizerConfig(schedule="cosine")}
-    go(tmp_path / "cosine", num_steps=4, settings=settings(4), **cosine)
-    said = other("the training step", tmp_path / "cosine", settings=settings(6), num_steps=6,
-                 **cosine)  # fmt: skip
-    assert "num_steps was 4 and is 6, which a schedule may depend on" in said
+    for settings in (lambda steps: None, lambda steps: {"train": {"num_steps": steps}}):
+        go(tmp_path / "cosine", num_steps=4, settings=settings(4), **cosine)
+        said = other("the training step", tmp_path / "cosine", settings=settings(6), num_steps=6,
+                     **cosine)  # fmt: skip
+        assert "num_steps was 4 and is 6, which a schedule may depend on" in said
+        shutil.rmtree(tmp_path / "cosine")
     endless = {"optimizer": OptimizerConfig(schedule="rsqrt", warmup_steps=2)}
     go(tmp_path / "rsqrt", **endless)
     assert go(tmp_path / "rsqrt", num_steps=6, **endless).steps == 6
@@ -179,6 +181,7 @@ class Words:
     vocabulary: str = "a1"
 
 
+@pytest.mark.slow
 def test_other_settings_are_refused_with_both_values_and_other_metadata_are_not(tmp_path):
     go(tmp_path, settings=Words({"width": 3}), metadata={"name": "first", "width": 3})
     for settings, difference in (
@@ -214,6 +217,7 @@ def test_programs_of_other_packages_are_not_compared_but_the_data_are(used, caps
     assert "the training step" not in said
 
 
+@pytest.mark.slow
 def test_settings_may_name_what_a_digest_would_know(tmp_path):
     named = {"step": "squares", "train_data": "drawn"}
     go(tmp_path, settings=named)
@@ -222,6 +226,7 @@ def test_settings_may_name_what_a_digest_would_know(tmp_path):
     other(r"the evaluation \(of the task", tmp_path, Biased(above=0.5), settings=named)
 
 
+@pytest.mark.slow
 def test_lanes_know_their_task_and_the_data_of_every_seed(tmp_path):
     data = lambda second: {0: Data(), 1: second}.get  # noqa: E731
     go(tmp_path, train=data(Data()), seeds=2)

@@ -16,7 +16,6 @@ from gatedjax.training import (
     Ratio,
     lanes_of,
 )
-from tests._slow import slow_but
 from tests.training._tiny import (
     Data,
     Tiny,
@@ -31,6 +30,7 @@ from tests.training._tiny import (
     run,
 )
 
+pytestmark = pytest.mark.slow
 OURS = OptimizerConfig(learning_rate=0.05, clip_norm=1.0, ema_decay=0.5)
 EARLY = {"num_steps": 30, "log_every": 7, "eval_every": 5, "checkpoint_every": 4, "seeds": 3,
          "early_stop_patience": 2, "optimizer": OURS}  # fmt: skip
@@ -110,7 +110,6 @@ def test_lanes_may_have_evaluation_data_of_their_own():
     assert_runs(lanes(evaluation=own, **two), evaluation=own, **two)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "task"), [("learning_rate", Tiny), ("scale", Scaled)])
 def test_a_sweep_runs_every_value_with_every_seed(name, task):
     optimizer = OptimizerConfig(name="sgd", learning_rate=0.1, schedule="cosine", warmup_steps=3)
@@ -139,7 +138,6 @@ def test_a_lane_that_skips_does_not_touch_the_others(whole):
     assert np.isfinite(found[1].state.params["w"]).all()
 
 
-@pytest.mark.slow
 def test_skips_of_a_lane_that_stops_early_are_counted(tmp_path):
     nan = lambda seed: shifted(1) if seed else poisoned(*range(5, 10))  # noqa: E731
     config = EARLY | {"log_every": 100, "checkpoint_every": 100, "early_stop_patience": 1}
@@ -159,7 +157,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("name", slow_but(OPTIMIZERS, "a key in its state"))
+@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_lanes_take_an_optimizer_of_optax(name, tmp_path):
     tx, two = OPTIMIZERS[name], LONG | {"seeds": 2, "num_steps": 12, "optimizer": OptimizerConfig()}
     optimizer = two | {"optimizer": tx}

@@ -1,5 +1,6 @@
 """Page faults of training steps on a CPU: a run keeps the memory that its steps free."""
 
+import functools
 import json
 import platform
 import subprocess
@@ -50,6 +51,7 @@ print(json.dumps([run(keep) for keep in keeps.get(HOW, [False])]))
 """
 
 
+@functools.cache
 def faults(size, how):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(size), how],
@@ -61,11 +63,10 @@ def faults(size, how):
 # Blocks of 36 MB, which a later call keeps too: of two runs only the second keeps them. Blocks of
 # 70 MB do not fit into the arenas of JAX's threads, and JAX has not computed yet.
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="for glibc")
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("size", "how"),
-    [(3000, "both"), *(pytest.param(*case, marks=pytest.mark.slow)
-                       for case in ((3000, "lanes"), (4200, "fit"), (4200, "call")))],
-)  # fmt: skip
+    ("size", "how"), [(3000, "both"), (3000, "lanes"), (4200, "fit"), (4200, "call")]
+)
 def test_a_run_keeps_memory_unless_it_is_told_not_to(size, how):
     *before, after = faults(size, how)
     before = before or faults(size, "off")

@@ -24,9 +24,9 @@ from gatedjax.training import (
     make_parallel,
     make_train_step,
 )
-from tests._slow import slow_but
-from tests.training._tiny import Data, Tiny, assert_close, lines, run
+from tests.training._tiny import Data, Tiny, assert_close, lines, lines_to, run
 
+pytestmark = pytest.mark.slow
 AVERAGED = OptimizerConfig(learning_rate=0.01, ema_decay=0.9, clip_norm=1.0)
 EVERY = {"log_every": 1, "eval_every": 6, "checkpoint_every": 4, "optimizer": AVERAGED}
 HELD_OUT = [Data(rows=6)[1000]]
@@ -80,18 +80,27 @@ def share(tree):
     return max(bytes_of.values()) / sum(leaf.nbytes for leaf in jax.tree.leaves(tree))
 
 
+def logged(**given):
+    """The result of a run, and its log: the kind of each line, and its numbers."""
+    log = []
+    return go(hook=lines_to(log), **given), numbers(log)
+
+
+def numbers(log):
+    return [(line.pop("split"), line) for line in lines(log)]
+
+
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    place = tmp_path_factory.mktemp("alone")
-    return go(place), place
+def alone():
+    return logged()
 
 
-def assert_as_alone(result, place, alone):
-    expected, where = alone
+def assert_as_alone(found, alone):
     for name in ("state", "best_params"):
-        assert_close(getattr(result, name), getattr(expected, name), rtol=1e-5, atol=1e-6)
-    for got, want in zip(lines(place), lines(where), strict=True):
-        assert got.pop("split") == want.pop("split")
+        pair = (getattr(result, name) for result, _ in (found, alone))
+        assert_close(*pair, rtol=1e-5, atol=1e-6)
+    for (split, got), (wanted_split, want) in zip(found[1], alone[1], strict=True):
+        assert split == wanted_split
         assert got == pytest.approx(want, abs=1e-6, rel=1e-6)
 
 
@@ -101,14 +110,12 @@ def assert_as_alone(result, place, alone):
 # The rows are 8, and filler rows are needed for parts on 3 devices.
 @pytest.mark.parametrize(
     ("kind", "devices", "accumulate"),
-    slow_but([("fsdp", 4, 1), ("single", 1, 2), ("sharding", 3, 2), ("pmap", 3, 2)],
-             ("sharding", 3, 2), ("pmap", 3, 2)),
-)  # fmt: skip
+    [("fsdp", 4, 1), ("single", 1, 2), ("sharding", 3, 2), ("pmap", 3, 2)],
+)
 def test_every_kind_of_parallelism_gives_the_numbers_of_one_device(
-    kind, devices, accumulate, alone, tmp_path
+    kind, devices, accumulate, alone
 ):
-    result = go(tmp_path, parallel=kind, devices=devices, accumulate=accumulate)
-    assert_as_alone(result, tmp_path, alone)
+    assert_as_alone(logged(parallel=kind, devices=devices, accumulate=accumulate), alone)
 
 
 def test_rows_that_do_not_divide_are_counted_once():
@@ -125,14 +132,13 @@ def test_rows_that_do_not_divide_are_counted_once():
         assert metrics["accuracy"] == pytest.approx(wanted.mean())
 
 
-def test_batches_may_be_split_over_two_axes_and_in_parts(tmp_path, alone):
+def test_batches_may_be_split_over_two_axes_and_in_parts(alone):
     parallel = make_parallel("fsdp", mesh=mesh_of(2, 2), batch_axis=("data", "model"), accumulate=2)
     assert parallel.put_batch({"weight": np.ones(3)})["weight"].shape == (8,)
     found = parallel.shardings({"w": np.zeros((3, 1024)), "b": np.zeros(8)})
     assert found["w"].spec == P(None, ("data", "model"))
     assert found["b"].spec == P()
-    result = go(tmp_path, parallel="fsdp", accumulate=2, on=parallel)
-    assert_as_alone(result, tmp_path, alone)
+    assert_as_alone(logged(parallel="fsdp", accumulate=2, on=parallel), alone)
 
 
 # -- parameters ------------------------------------------------------------------------------------
@@ -157,10 +163,10 @@ def test_a_run_continues_on_8_then_4_then_1_devices(tmp_path, alone):
         assert shares[-1][1] == pytest.approx(part, abs=1e-3)
     result = go(tmp_path, parallel="fsdp", devices=1)
     assert result.steps == 12
-    assert_as_alone(result, tmp_path, alone)
+    assert_as_alone((result, numbers(tmp_path)), alone)
 
 
-def test_a_rule_of_ones_own_splits_over_an_axis_of_the_model(tmp_path, alone):
+def test_a_rule_of_ones_own_splits_over_an_axis_of_the_model(alone):
     seen = set()
 
     def rule(path, array):
@@ -171,8 +177,8 @@ def test_a_rule_of_ones_own_splits_over_an_axis_of_the_model(tmp_path, alone):
     found = parallel.shardings(Regression().init(jax.random.key(0), Data()[0]))
     assert found["large"]["kernel"] == NamedSharding(parallel.mesh, P(None, "model"))
     assert ("inner/kernel", (4, 64)) in seen
-    result = go(tmp_path, on=parallel)
-    assert_as_alone(result, tmp_path, alone)
+    result, log = logged(on=parallel)
+    assert_as_alone((result, log), alone)
     metrics, predictions = evaluate(Regression(), result.best_params, HELD_OUT, parallel)
     want = evaluate(Regression(), alone[0].best_params, HELD_OUT, make_parallel("single"))
     assert metrics == want[0]

@@ -212,9 +212,9 @@ RUNS = {
         ({"task": returns(None, lambda e: ({"accuracy": jnp.ones(())}, {}))},
          "metrics of evaluate must be Ratio|'accuracy'"),
         ({"best_metric": "f1"}, "best_metric must be one of ['accuracy'|got 'f1'"),
-        ({"task": Plane(odd=jax.random.key(0)), "train": Points(), "evaluation": None},
+        ({"task": Plane(more={"odd": jax.random.key(0)}), "train": Points(), "evaluation": None},
          "odd must not be a PRNG key"),
-        ({"task": Plane(odd=np.arange(3)), "train": Points(), "evaluation": None},
+        ({"task": Plane(more={"odd": np.arange(3)}), "train": Points(), "evaluation": None},
          "params.odd must be|floating-point numbers|got int32[3"),
     ],
     "training data": [
@@ -421,6 +421,7 @@ def test_a_workdir_that_cannot_be_written_is_a_clear_error(tmp_path):
     refused(lambda: run(tmp_path / "file" / "run"), "file/run", OSError)
 
 
+@pytest.mark.slow
 def test_fewer_steps_than_a_workdir_has_are_refused(tmp_path):
     for seeds in (1, 2):
         go = lambda steps, n=seeds: run(  # noqa: E731

@@ -2,10 +2,7 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,10 +13,8 @@ from gatedjax.training import (
     average_params,
     make_parallel,
 )
-from tests._programs import environment
 from tests._slow import slow_but
 from tests.training._tiny import (
-    SIXTY,
     Changed,
     Tiny,
     assert_equal,
@@ -33,7 +28,6 @@ from tests.training._tiny import (
     stop_at,
 )
 
-RECIPE = str(Path(__file__).with_name("_recipe.py"))
 HEARD = "stopping after this step; again to stop now"
 
 
@@ -68,7 +62,7 @@ MOMENTS = [
 ]
 
 
-@pytest.mark.parametrize(("where", "steps"), slow_but(MOMENTS, ("step", 5), ("step", 6)))
+@pytest.mark.parametrize(("where", "steps"), slow_but(MOMENTS, ("step", 6)))
 def test_sigterm_at_any_moment_leaves_a_whole_checkpoint(where, steps, whole, tmp_path):
     before = signal.getsignal(signal.SIGTERM)
     first = run(tmp_path, hook=interrupt(*where))
@@ -92,6 +86,7 @@ class Interrupted(Tiny):
         return super().loss(params, batch, rngs)
 
 
+@pytest.mark.slow
 def test_sigterm_while_a_step_is_traced_leaves_a_whole_checkpoint(tmp_path):
     shorter = lambda step, batch: {k: x[:4] for k, x in batch.items()} if step == 2 else {}  # noqa: E731
     whole = run(tmp_path / "whole", train=Changed(shorter))
@@ -109,11 +104,12 @@ def early(workdir, hook=None, **more):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_that_a_hook_has_stopped_often_and_that_continues_is_an_unbroken_one(tmp_path):
     unbroken = early(tmp_path / "whole")
     # before the first evaluation, at a skipped update, at an evaluation, at a checkpoint, between,
     # and where the best parameters are old
-    stops = [3, 13, 14, 15, 16, 17, unbroken.steps - 1]
+    stops = [3, 13, 15, 16, 17, unbroken.steps - 1]
     assert (unbroken.stopped, unbroken.best_step > 0) == ("early", True)
     assert 20 < unbroken.steps < 90
     asked = []
@@ -146,6 +142,7 @@ def test_a_run_that_died_repeats_the_steps_since_its_checkpoint(kind, tmp_path):
     assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_as_many_steps_as_a_stopped_run_has_made_end_it(seeds, tmp_path):
     first = lambda result: result if seeds == 1 else result[0]  # noqa: E731
@@ -156,32 +153,10 @@ def test_as_many_steps_as_a_stopped_run_has_made_end_it(seeds, tmp_path):
     np.testing.assert_array_equal(ended.state.params["w"], stopped.state.params["w"])
 
 
-# -- processes that are ended ----------------------------------------------------------------------
-
-
-# A save takes long enough for a kill to fall into it. What SIGTERM does is above.
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)]
-)
-def test_a_process_that_is_ended_continues_with_the_same_bits(number, code, tmp_path):
-    expected = run(tmp_path / "whole", **SIXTY)
-    command = [sys.executable, RECIPE, "--pause", "0.03", "--workdir", str(tmp_path / "cut")]
-    folder, deadline = tmp_path / "cut" / "checkpoints", time.monotonic() + 300
-    with subprocess.Popen(command, env=environment()) as child:
-        while not (saved(tmp_path / "cut") and list(folder.glob("*.orbax-checkpoint-tmp*"))):
-            assert time.monotonic() < deadline
-            assert child.poll() is None
-        child.send_signal(number)
-        assert child.wait(timeout=60) == code
-    assert max(line["step"] for line in lines(tmp_path / "cut")) < 60
-    assert_same_run(run(tmp_path / "cut", **SIXTY), expected)
-    assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
-
-
 # -- signals ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_a_signal_during_an_evaluation_is_acknowledged_before_it_ends(seeds, tmp_path, capsys):
     heard = []

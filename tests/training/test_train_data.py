@@ -10,6 +10,7 @@ import pytest
 from gatedjax import data as gdata
 from gatedjax import functional as F
 from gatedjax.training import CheckpointMismatch, CheckpointStore, replay, step_rngs
+from tests._slow import slow_but
 from tests.conftest import ROOT
 from tests.training._tiny import (
     HELD_OUT,
@@ -23,9 +24,11 @@ from tests.training._tiny import (
     stop_at,
 )
 
+SGD = optax.sgd(0.05)
+
 
 def go(workdir=None, train=None, evaluation=None, **given):
-    options = {"num_steps": 10, "checkpoint_every": 4, "optimizer": optax.sgd(0.05)}
+    options = {"num_steps": 10, "checkpoint_every": 4, "optimizer": SGD}
     return plane(workdir, train, evaluation, **options | given)
 
 
@@ -34,12 +37,17 @@ def row(number):
     return {"x": x, "y": x @ W + 1, "weight": np.float32(1), "example_id": np.int32(number)}
 
 
+# With its own options grain reads 500 batches ahead, in 16 threads.
+AHEAD = {"num_threads": 1, "prefetch_buffer_size": 2}
+
+
 def map_dataset(grain):
     return grain.MapDataset.source(range(40)).shuffle(seed=3).repeat().map(row).batch(8)
 
 
 def iter_dataset(grain):
-    return map_dataset(grain).to_iter_dataset().map(lambda batch: batch)
+    options = grain.ReadOptions(**AHEAD)
+    return map_dataset(grain).to_iter_dataset(options).map(lambda batch: batch)
 
 
 def loader(grain):
@@ -51,7 +59,10 @@ def loader(grain):
         40, shuffle=True, seed=3, shard_options=grain.sharding.NoSharding()
     )
     return grain.DataLoader(
-        data_source=range(40), sampler=sampler, operations=[Row(), grain.transforms.Batch(8)]
+        data_source=range(40),
+        sampler=sampler,
+        operations=[Row(), grain.transforms.Batch(8)],
+        read_options=grain.ReadOptions(**AHEAD),
     )
 
 
@@ -88,7 +99,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_but(KINDS, "MapDataset", "an iterable with a state"))
 def test_a_run_that_was_stopped_reads_the_batches_of_an_unbroken_run(kind, tmp_path):
     make = lambda: KINDS[kind](pytest.importorskip("grain"))  # noqa: E731
     whole = go(None, make())
@@ -126,6 +137,7 @@ def test_an_iterator_is_read_once_and_a_run_that_continues_states_what_differs(t
     assert again.steps == 10
 
 
+@pytest.mark.slow
 def test_data_by_step_may_differ_between_two_readings(tmp_path):
     class Augmented(Points):
         def __getitem__(self, step):
@@ -141,7 +153,7 @@ def test_data_by_step_may_differ_between_two_readings(tmp_path):
         go(tmp_path / "b", Augmented())
 
 
-@pytest.mark.parametrize("length", [3, 4])
+@pytest.mark.parametrize("length", slow_but([3, 4], 3))
 def test_a_run_ends_with_its_data(length, tmp_path):
     lines, once = [], {"repeatable": False, "evaluation": HELD_OUT}
     with pytest.warns(RuntimeWarning, match=f"ended after {length} batches, .* num_steps is 10"):

@@ -45,6 +45,7 @@ def test_a_second_run_in_the_same_workdir_is_told_who_has_it(tmp_path):
     assert run(tmp_path, num_steps=13).steps == first.steps + 1
 
 
+@pytest.mark.slow
 def test_the_lock_is_free_after_an_error(tmp_path, monkeypatch):
     close = MetricsLog.close
 
@@ -93,6 +94,7 @@ def test_a_run_whose_workdir_is_removed_stops_and_writes_nothing_there(event, se
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_second_run_at_the_same_path_keeps_its_own_checkpoints(tmp_path, whole):
     found = []
 
@@ -135,6 +137,7 @@ def test_a_log_that_was_deleted_is_missed_aloud(used):
     assert {json.loads(line)["step"] for line in lines} == {15, 16}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_the_log_is_on_disk_whenever_a_checkpoint_is_saved(seeds, tmp_path, monkeypatch):
     synced, real = [], os.fsync

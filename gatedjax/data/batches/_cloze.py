@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -229,43 +230,20 @@ class ClozeBatches(PlannedBatches):
         }
         cells = [shape.document + shape.query for shape in self.shapes]
         self.padding_fraction = self._padding(int(documents.sum() + queries.sum()), cells)
-        """Share of padding among the cells of documents and queries, filler rows included."""
 
     @classmethod
-    def eval(
-        cls,
-        encoded: EncodedCloze,
-        *,
-        batch_size: int,
-        shapes: Sequence[ClozeShape] | None = None,
-        max_shapes: int = 8,
-        characters: tuple[np.ndarray, np.ndarray] | None = None,
-        dense_cells: int = DENSE_CELLS,
-    ) -> "ClozeBatches":
+    def eval(cls, encoded: EncodedCloze, *, batch_size: int, **options: Any) -> "ClozeBatches":
         """Returns an ordered pass: `len` batches, each question exactly once, bucket by bucket.
-
-        The batches are not shuffled.
 
         Args:
           encoded: the questions, an `EncodedCloze` that `encode_cloze` returns.
           batch_size: rows per batch.
-          shapes: shapes of the buckets; None plans them for these questions.
-          max_shapes: the number of shapes to plan.
-          characters: (ids int32 [V, 10], lengths [V]) of the characters of the V words of the
-            vocabulary; None leaves the characters out.
-          dense_cells: the largest size B N K of an occurrence mask, for B rows, N tokens of a
-            document and K candidates; larger batches have positions instead.
+          **options: shapes, max_shapes, characters and dense_cells, as of `ClozeBatches`.
+
+        Returns:
+          The batches, which are not shuffled.
         """
-        return cls(
-            encoded,
-            batch_size=batch_size,
-            shapes=shapes,
-            max_shapes=max_shapes,
-            characters=characters,
-            dense_cells=dense_cells,
-            shuffle=False,
-            one_pass=True,
-        )
+        return cls(encoded, batch_size=batch_size, **options, shuffle=False, one_pass=True)
 
     def __getitem__(self, step: int) -> Batch:
         rows = self.rows(step)

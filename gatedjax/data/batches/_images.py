@@ -55,7 +55,6 @@ class ImageBatches(PlannedBatches):
             mixed=False,
         )
         self.padding_fraction = self._padding(len(source), [1])
-        """Share of filler rows in an epoch."""
 
     @classmethod
     def eval(cls, source: ImageSource, *, batch_size: int) -> "ImageBatches":

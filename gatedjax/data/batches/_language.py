@@ -79,7 +79,6 @@ class LanguageModelBatches(StepBatches):
         self.steps_per_epoch = -(-int(sizes[0]) // num_steps)
         cells = self.steps_per_epoch * batch_size * num_steps
         self.padding_fraction = 1.0 - stream.num_tokens / cells
-        """Share of padding among the cells of an epoch."""
 
     @classmethod
     def eval(

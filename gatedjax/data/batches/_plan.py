@@ -119,7 +119,7 @@ class PlannedBatches(StepBatches):
     def __init__(
         self,
         bucket: np.ndarray,  # int [n], the bucket of each example
-        rows_of: Sequence[int],
+        rows_of: Sequence[int],  # rows per batch in each bucket
         *,
         seed: int,
         shuffle: bool,  # False keeps the order of the examples within a bucket, in all epochs
@@ -129,7 +129,6 @@ class PlannedBatches(StepBatches):
         self.seed, self.shuffle, self.one_pass, self._mixed = seed, shuffle, one_pass, mixed
         self._bucket = bucket
         self.rows_of = tuple(rows_of)
-        """Rows per batch in each bucket."""
         counts = np.bincount(bucket, minlength=len(self.rows_of))
         self._per_bucket = -(-counts // np.array(self.rows_of))
         self.steps_per_epoch = int(self._per_bucket.sum())
@@ -182,9 +181,9 @@ class PlannedBatches(StepBatches):
 
 
 def check_sizes(**sizes: int | None) -> None:
-    """Raises ValueError if a keyword argument, a size by name, is below 1; None is allowed."""
+    """Raises ValueError unless each keyword argument, a size by name, is at least 1."""
     for name, size in sizes.items():
-        if size is not None and size < 1:
+        if size is None or size < 1:
             raise ValueError(f"{name} must be at least 1, got {size}")
 
 

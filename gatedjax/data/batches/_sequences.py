@@ -71,18 +71,19 @@ class SequenceBatches(PlannedBatches):
         shuffle: bool = True,
         one_pass: bool = False,
     ) -> None:
-        if (batch_size is None) == (max_tokens is None):
+        options = {"batch_size": batch_size, "max_tokens": max_tokens}
+        sizes = {name: size for name, size in options.items() if size is not None}
+        if len(sizes) != 1:
             raise ValueError(
                 "batch_size or max_tokens must be given, and not both, got "
                 f"{batch_size} and {max_tokens}"
             )
-        check_sizes(batch_size=batch_size, max_tokens=max_tokens)
+        check_sizes(**sizes)
         self.sequences = dict(sequences)
         self.columns = {**(columns or {}), "example_id": np.asarray(example_ids)}
-        sizes = {name: len(texts) for name, texts in self.sequences.items()}
-        sizes |= {name: len(values) for name, values in self.columns.items()}
-        if len(set(sizes.values())) != 1 or not len(example_ids):
-            raise ValueError(f"columns must have one entry per example, got {sizes}")
+        counts = {name: len(x) for name, x in (self.sequences | self.columns).items()}
+        if len(set(counts.values())) != 1 or not len(example_ids):
+            raise ValueError(f"columns must have one entry per example, got {counts}")
         if unknown := sorted(set(lengths.values()) - set(self.sequences)):
             raise ValueError(
                 f"lengths must name sequences of {sorted(self.sequences)}, got {unknown}"
@@ -101,7 +102,6 @@ class SequenceBatches(PlannedBatches):
         )
         real = sum(int(sizes.sum()) for sizes in every.values())
         self.padding_fraction = self._padding(real, [edge * len(every) for edge in self.edges])
-        """Share of padding among the cells of an epoch, filler rows included."""
 
     def eval(self) -> "SequenceBatches":
         """Returns an ordered pass of these batches: `len` batches, each example exactly once.

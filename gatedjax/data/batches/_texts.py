@@ -55,8 +55,7 @@ class Batches(SequenceBatches):
         shuffle: bool = True,
         one_pass: bool = False,
     ) -> None:
-        # None is the size of batches of a number of tokens, which texts do not have.
-        check_sizes(batch_size=batch_size or 0)
+        check_sizes(batch_size=batch_size)
         if len(encoded) == 0:
             raise ValueError("encoded must not be empty, got no texts")
         self.encoded, self.batch_size = encoded, batch_size
@@ -75,26 +74,19 @@ class Batches(SequenceBatches):
 
     @classmethod
     def eval(  # type: ignore[override]  # a pass of texts, and not of batches
-        cls,
-        encoded: Encoded,
-        *,
-        batch_size: int,
-        bucket_edges: Sequence[int] | None = None,
-        max_buckets: int = 4,
+        cls, encoded: Encoded, *, batch_size: int, **options: Any
     ) -> "Batches":
         """Returns an ordered pass: `len` batches, each text exactly once, bucket by bucket.
 
-        `encoded` are the texts as ids, and `batch_size` is the number of texts per batch.
-        `bucket_edges` are the padded lengths; for None at most `max_buckets` are chosen.
+        Args:
+          encoded: the texts as ids, an `Encoded` that `encode` returns.
+          batch_size: texts per batch.
+          **options: bucket_edges and max_buckets, as of `Batches`.
+
+        Returns:
+          The batches, which are not shuffled.
         """
-        return cls(
-            encoded,
-            batch_size=batch_size,
-            bucket_edges=bucket_edges,
-            max_buckets=max_buckets,
-            shuffle=False,
-            one_pass=True,
-        )
+        return cls(encoded, batch_size=batch_size, **options, shuffle=False, one_pass=True)
 
 
 class WithStep:

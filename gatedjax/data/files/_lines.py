@@ -39,12 +39,7 @@ class FileRows:
     @property
     def lines(self) -> int:
         """The number of lines that were read."""
-        return self.accounted_lines if self.counted is None else self.counted
-
-    @property
-    def accounted_lines(self) -> int:
-        """The number of rows plus lines set aside; less than `lines` if lines were lost."""
-        return len(self.rows) + len(self.quarantine)
+        return len(self.rows) + len(self.quarantine) if self.counted is None else self.counted
 
     def first_aside(self) -> str:
         """Returns ", first FILE:LINE: REASON" for the first line set aside, or "" without one."""

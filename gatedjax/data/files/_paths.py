@@ -18,15 +18,6 @@ class PairPath:
     source: Path | ArchivePath
     target: Path | ArchivePath
 
-    @property
-    def suffix(self) -> str:
-        """The ending of the name of the source file with its dot, such as ".gz"."""
-        return self.source.suffix
-
-    def read_bytes(self) -> bytes:
-        """Returns the content of the source file."""
-        return self.source.read_bytes()
-
     def __str__(self) -> str:
         return str(self.source)
 
@@ -53,7 +44,8 @@ class PartPath:
         return f"{self.path}[{self.part}]"
 
 
-AnyPath = Path | ArchivePath | PairPath | PartPath
+AnyPath = Path | ArchivePath | PartPath
+Found = AnyPath | PairPath
 
 
 def find(folders: Sequence[Path], name: str) -> Path | None:
@@ -102,10 +94,10 @@ class Places(abc.ABC):
     url: str | None
 
     @abc.abstractmethod
-    def find(self, manual_dir: Path, part: str) -> tuple[AnyPath | None, str]:
+    def find(self, manual_dir: Path, part: str) -> tuple[Found | None, str]:
         """Returns (the file of a part below `manual_dir` or None, the wanted name for messages)."""
 
-    def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
+    def download(self, fetch: Fetch) -> Mapping[str, Found]:
         """Downloads the files of all parts; `fetch` downloads a URL and returns the local path."""
         raise FileNotFoundError("it has no download")
 
@@ -180,7 +172,7 @@ class Pairs(Places):
         archive = next((archive for archive in archives if archive.is_file()), None)
         return None if archive is None else self._inside(archive, part), looked_for
 
-    def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
+    def download(self, fetch: Fetch) -> Mapping[str, PairPath]:
         """Downloads the archive, or a packed file for each part and end."""
         if self.archive is not None:
             archive = fetch(f"{self.url}{self.archive[0]}")

@@ -7,6 +7,7 @@ from typing import Any
 
 from gatedjax._utils.limits import read_limited
 from gatedjax._utils.missing import missing
+from gatedjax._utils.write import write_text
 
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 """Ids 0 to 3."""
@@ -180,9 +181,7 @@ class BytePairs:
 
     def save(self, path: str | Path) -> None:
         """Writes the vocabulary and the merges to the JSON file `path`, atomically."""
-        from gatedjax.data.text._vocabulary import write_whole
-
-        write_whole(Path(path), self.to_json() + "\n")
+        write_text(Path(path), self.to_json() + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> "BytePairs":

@@ -6,10 +6,9 @@ import itertools
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable
 
 from gatedjax.data.text._tokenize import mark_ranges
-from gatedjax.data.text._units import RUN, SPACELESS
+from gatedjax.data.text._units import RUN, SPACELESS, is_mark
 
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
@@ -59,11 +58,6 @@ def _social(
     return re.compile("|".join(parts), re.ASCII if is_ascii else re.NOFLAG)
 
 
-@functools.cache  # Texts have few different characters.
-def _is_mark(character: str) -> bool:
-    return character in "\u200c\u200d" or unicodedata.category(character)[0] == "M"
-
-
 @functools.cache
 def _character() -> re.Pattern[str]:
     return re.compile(
@@ -82,19 +76,14 @@ def unescape(text: str) -> str:
     return _ENTITY.sub(lambda match: html.unescape(match[0]), text) if "&" in text else text
 
 
-def social_tokens(text: str, most: int | None = None) -> tuple[str, ...]:
+def social_tokens(text: str, most: int | None = None) -> list[str]:
     """Splits a post into words, links, names, hashtags, emoji sequences and single marks. Entities
     are replaced, and accents are composed with their letters (NFC). A link is cut to its site,
     because the rest is seldom repeated. A run of a script without spaces is a single token.
 
         >>> social_tokens("@ann don't miss https://a.org/x?y=1 #film &amp; 10:30!")
-        ('@ann', "don't", 'miss', 'https://a.org', '#film', '&', '10:30', '!')
+        ['@ann', "don't", 'miss', 'https://a.org', '#film', '&', '10:30', '!']
     """
-    return _intern(find_social_tokens(text, most))
-
-
-def find_social_tokens(text: str, most: int | None = None) -> list[str]:
-    """Returns the tokens of `social_tokens` as a list, in which equal tokens may be two strings."""
     text = unescape(text)
     if "<" in text:
         text = _BREAK.sub(" ", text)
@@ -111,7 +100,7 @@ def find_social_tokens(text: str, most: int | None = None) -> list[str]:
     high = "" if is_ascii else "".join(_HIGH.findall(text))
     pattern = _social(
         is_ascii,
-        any(map(_is_mark, set(high))),
+        any(character in "\u200c\u200d" or is_mark(character) for character in set(high)),
         has_links,
         "@" in text or "#" in text,
         RUN.search(high) is not None,
@@ -127,15 +116,11 @@ def character_tokens(text: str, most: int | None = None) -> tuple[str, ...]:
     """
     if not text.isascii():
         text = unicodedata.normalize("NFC", text)
-    return _intern(_find_all(_character(), text, most))
+    # Equal tokens share a single string, because a corpus has far more tokens than words.
+    return tuple(map(sys.intern, _find_all(_character(), text, most)))
 
 
 def _find_all(pattern: re.Pattern[str], text: str, most: int | None) -> list[str]:
     if most is None:
         return pattern.findall(text)
     return [match[0] for match in itertools.islice(pattern.finditer(text), most)]
-
-
-def _intern(tokens: Iterable[str]) -> tuple[str, ...]:
-    # Equal tokens share a single string, because a corpus has far more tokens than words.
-    return tuple(map(sys.intern, tokens))

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from gatedjax.data.files._source import Example, ReadReport, Source, SourceInfo
-from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary, most_frequent, read_words
+from gatedjax.data.text._vocabulary import SPECIALS, Vocabulary, read_words
 
 EOS = "<eos>"
-_UNKNOWN = SPECIALS[UNK]
 
 
 class ClosedVocabulary(Vocabulary):
@@ -58,25 +58,8 @@ class ClosedVocabulary(Vocabulary):
         Returns:
           The vocabulary.
         """
-        words = most_frequent(sources, min_count=min_count, lowercase=lowercase)
-        return cls(words[:max_size], lowercase=lowercase)
-
-    def encode(self, tokens: Iterable[str]) -> list[int]:
-        """Returns the ids of tokens; unknown tokens get the id of `<unk>`.
-
-        Raises:
-          ValueError: for an unknown token if `<unk>` is not in the vocabulary.
-        """
-        words = [token.lower() for token in tokens] if self.lowercase else tokens
-        if _UNKNOWN in self._ids:
-            unknown = self._ids[_UNKNOWN]
-            return [self._ids.get(word, unknown) for word in words]
-        try:
-            return [self._ids[word] for word in words]
-        except KeyError as error:
-            raise ValueError(
-                f"tokens must be in the vocabulary, which has no <unk>, got {error.args[0]!r}"
-            ) from None
+        options: Any = {"min_count": min_count, "lowercase": lowercase, "max_size": max_size}
+        return super().build(sources, **options)
 
     @classmethod
     def load(cls, path: str | Path) -> "ClosedVocabulary":
@@ -153,14 +136,11 @@ class TokenStream(Source):
             tokens += sentence["tokens"]
         self.vocabulary = vocabulary
         self.ids = np.array(vocabulary.encode(tokens), np.int32)
-        """The ids of all tokens, int32 [n]."""
         # The batches of all epochs read this array, so a write must fail.
         self.ids.setflags(write=False)
         self.end_id = vocabulary.encode([end])[0]
         self.unknown = sum(token not in vocabulary for token in tokens)
-        """The number of tokens outside the vocabulary; `<unk>` in the text does not count."""
         self.first_id = int(sentences[0]["example_id"])
-        """The first example id of windows, which differs between splits."""
 
     @property
     def num_tokens(self) -> int:

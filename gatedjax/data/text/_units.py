@@ -176,11 +176,11 @@ def split_characters(run: str) -> Sequence[str]:
     >>> len(split_characters("ka\u0301n"))
     3
     """
-    if not any(map(_is_mark, run)):
+    if not any(map(is_mark, run)):
         return run
     characters: list[str] = []
     for char in run:
-        if characters and _is_mark(char):
+        if characters and is_mark(char):
             characters[-1] += char
         else:
             characters.append(char)
@@ -188,7 +188,8 @@ def split_characters(run: str) -> Sequence[str]:
 
 
 @functools.cache  # Texts have few different characters.
-def _is_mark(character: str) -> bool:
+def is_mark(character: str) -> bool:
+    """Returns True for a combining mark."""
     return unicodedata.category(character)[0] == "M"
 
 

@@ -5,35 +5,16 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
 from gatedjax._utils.limits import read_limited
-from gatedjax._utils.write import write_atomic
+from gatedjax._utils.write import write_text
 from gatedjax.data.files._source import Source
 
 PAD, UNK = 0, 1
 SPECIALS = ("<pad>", "<unk>")
-
-
-def most_frequent(
-    sources: Iterable[Source], *, min_count: int, lowercase: bool, without: Sequence[str] = ()
-) -> list[str]:
-    """Returns the words of the examples by descending frequency, equal counts alphabetically."""
-    counts: collections.Counter[str] = collections.Counter()
-    for source in sources:
-        for example in source:
-            counts.update(example["tokens"])
-    if lowercase:
-        # Words are folded after they are counted, because there are fewer words than tokens.
-        folded: collections.Counter[str] = collections.Counter()
-        for word, n in counts.items():
-            folded[word.lower()] += n
-        counts = folded
-    for word in without:
-        counts.pop(word, None)
-    return sorted((w for w, n in counts.items() if n >= min_count), key=lambda w: (-counts[w], w))
 
 
 def read_words(path: str | Path) -> tuple[list[str], bool]:
@@ -95,7 +76,7 @@ class Vocabulary:
         min_count: int = 1,
         lowercase: bool = True,
         max_size: int | None = None,
-    ) -> "Vocabulary":
+    ) -> Self:
         """Collects the words of sources by descending frequency, equal counts alphabetically.
 
         Args:
@@ -110,15 +91,25 @@ class Vocabulary:
         Raises:
           ValueError: if min_count < 1 or max_size < 2.
         """
+        fixed = len(cls._specials)
         if min_count < 1:
             raise ValueError(f"min_count must be at least 1, got {min_count}")
-        if max_size is not None and max_size < len(SPECIALS):
-            raise ValueError(f"max_size must be at least {len(SPECIALS)}, got {max_size}")
+        if max_size is not None and max_size < fixed:
+            raise ValueError(f"max_size must be at least {fixed}, got {max_size}")
+        counts: collections.Counter[str] = collections.Counter()
+        for source in sources:
+            for example in source:
+                counts.update(example["tokens"])
+        if lowercase:
+            # Words are folded after they are counted, because there are fewer words than tokens.
+            folded: collections.Counter[str] = collections.Counter()
+            for word, n in counts.items():
+                folded[word.lower()] += n
+            counts = folded
         # A text may have the word <unk>, which already has an id.
-        words = most_frequent(sources, min_count=min_count, lowercase=lowercase, without=SPECIALS)
-        if max_size is not None:
-            words = words[: max_size - len(SPECIALS)]
-        return cls(words, lowercase=lowercase)
+        frequent = [w for w, n in counts.items() if n >= min_count and w not in cls._specials]
+        words = sorted(frequent, key=lambda w: (-counts[w], w))
+        return cls(words[: None if max_size is None else max_size - fixed], lowercase=lowercase)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -132,11 +123,20 @@ class Vocabulary:
         return (word.lower() if self.lowercase else word) in self._ids
 
     def encode(self, tokens: Iterable[str]) -> list[int]:
-        """Returns the id of each token; unknown tokens get 1, the id of `<unk>`."""
-        get = self._ids.get
-        if self.lowercase:
-            return [get(token.lower(), UNK) for token in tokens]
-        return [get(token, UNK) for token in tokens]
+        """Returns the id of each token; unknown tokens get the id of `<unk>`.
+
+        Raises:
+          ValueError: for an unknown token of a `ClosedVocabulary` without `<unk>`.
+        """
+        words = [token.lower() for token in tokens] if self.lowercase else list(tokens)
+        get, unknown = self._ids.get, self._ids.get(SPECIALS[UNK], -1)
+        ids = [get(word, unknown) for word in words]
+        if unknown < 0 and unknown in ids:
+            raise ValueError(
+                "tokens must be in the vocabulary, which has no <unk>, got "
+                f"{words[ids.index(unknown)]!r}"
+            )
+        return ids
 
     def decode(self, ids: Iterable[int]) -> tuple[str, ...]:
         """Returns the words of ids, `<pad>` and `<unk>` included."""
@@ -152,7 +152,7 @@ class Vocabulary:
 
     def save(self, path: str | Path) -> None:
         """Writes the words and `lowercase` to the JSON file `path`, atomically."""
-        write_whole(Path(path), self._json() + "\n")
+        write_text(Path(path), self._json() + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
@@ -170,12 +170,6 @@ class Vocabulary:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} ids, lowercase={self.lowercase})"
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Writes `text` to the file `path`, atomically; creates its folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, text.encode())
 
 
 MAX_CHARACTERS = 10

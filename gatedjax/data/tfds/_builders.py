@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from gatedjax._utils.missing import TFDS, missing
-from gatedjax.data.files._paths import AnyPath
+from gatedjax.data.files._paths import Found
 from gatedjax.data.sets._all import SETS
 from gatedjax.data.sets._declaration import DataSet, Record
 
@@ -60,7 +60,7 @@ class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
             paths = declaration.files.download(lambda url: Path(dl_manager.download(url)))
         return {part: self._generate_examples(part, path) for part, path in paths.items()}
 
-    def _manual(self, manual_dir: Path) -> Mapping[str, AnyPath]:
+    def _manual(self, manual_dir: Path) -> Mapping[str, Found]:
         declaration = self.declaration
         paths = {part: declaration.files.find(manual_dir, part)[0] for part in declaration.official}
         existing = {part: path for part, path in paths.items() if path is not None}
@@ -68,7 +68,7 @@ class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
         must_all = declaration.tfds is None or declaration.tfds.complete
         return {} if must_all and len(existing) < len(paths) else existing
 
-    def _generate_examples(self, part: str, path: AnyPath) -> Iterator[tuple[int, Record]]:
+    def _generate_examples(self, part: str, path: Found) -> Iterator[tuple[int, Record]]:
         declaration = self.declaration
         assert declaration.tfds is not None
         rows = declaration.read_rows(path, part)

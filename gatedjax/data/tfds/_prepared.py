@@ -41,6 +41,13 @@ def builder_of(name: str, data_dir: str | Path | None) -> "DatasetBuilder":
     )
 
 
+def downloads_of(builder: "DatasetBuilder") -> Path:
+    """Returns TFDS's folder of downloads, which is in data_dir."""
+    # data_path is data_dir/name/[config/]version.
+    path = Path(builder.data_path)
+    return next(p for p in path.parents if p.name == builder.name).with_name("downloads")
+
+
 def prepare(
     name: str, *, data_dir: str | Path | None, manual_dir: str | Path | None = None
 ) -> "DatasetBuilder":
@@ -100,10 +107,7 @@ def _check_network(name: str, builder: "DatasetBuilder") -> None:
         raise FileNotFoundError("it has no download")
     import requests
 
-    # The folder "downloads" is in data_dir, because data_path is data_dir/name/[config/]version.
-    folder = builder.name
-    downloads = next(p for p in Path(builder.data_path).parents if p.name == folder).parent
-    if (downloads / "downloads" / folder).is_dir():
+    if (downloads_of(builder) / builder.name).is_dir():
         return  # the finished downloads may suffice
     with requests.head(host, timeout=10):
         pass

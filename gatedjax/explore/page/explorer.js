@@ -970,9 +970,8 @@ export class Explorer {
         + "without it."].filter(Boolean).join(" ");
     const fixed = !this.host.edits && h("p", { class: "gx-quiet gx-fixed" }, this.host.fixed);
     this.origin = h("p", { class: "gx-quiet gx-origin" });
-    const foot = library && h("footer", { class: "gx-foot gx-quiet" }, "Made with ",
-      library.address ? h("a", { href: library.address, rel: "noopener noreferrer",
-        target: "_blank" }, library.name) : h("span", {}, library.name), ` ${library.version}`);
+    const foot = library && h("footer", { class: "gx-foot gx-quiet" },
+      `Made with ${library.name} ${library.version}`);
     this.panels = models.map((about, k) => {
       const layers = async () =>
         (await this.host.ask({ do: "layers", ...this.state })).models[k];

@@ -10,7 +10,7 @@ from typing import Any, cast
 from gatedjax._utils.choices import suggestion
 from gatedjax._utils.types import Json
 from gatedjax.data.text._bpe import BytePairs
-from gatedjax.data.text._social import character_tokens, find_social_tokens, unescape
+from gatedjax.data.text._social import character_tokens, social_tokens, unescape
 from gatedjax.data.text._tokenize import tokenize
 from gatedjax.data.text._units import RUN, Units
 from gatedjax.text.sources._labels import CONTROL
@@ -88,7 +88,7 @@ class Tokenizer:
         if self.pieces is not None:
             return tuple(self.pieces.pieces(self.pieces.encode(text)[:most]))
         if self.kind == "social":
-            tokens = tuple(find_social_tokens(text, most))
+            tokens = tuple(social_tokens(text, most))
         else:
             tokens = tokenize(text, marks=True, most=most)
         return tokens if self.units is None else tuple(self.units.split(tokens)[:most])
