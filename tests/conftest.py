@@ -1,6 +1,5 @@
 """Strict settings for every test, made before JAX starts."""
 
-import gc
 import os
 import signal
 import sys
@@ -38,9 +37,6 @@ from tests._programs import (
     link_bytecode,
 )
 
-# To collect the tests makes a million objects that stay, and a fifth of the time would go into
-# searching them for cycles. `Plugin` switches the search on when all are there.
-gc.disable()
 # Each process would spend 3 s on compiling the tests. If no bytecode may be written into the tree,
 # it is stored next to the compiled programs.
 if sys.dont_write_bytecode and (folder := cache_folder()) is not None:

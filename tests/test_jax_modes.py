@@ -18,7 +18,6 @@ from jax import export
 from gatedjax import functional as F
 from gatedjax import gates
 from gatedjax.functional._checks import promote, wide_dtype
-from gatedjax.gates._maps import _select_best
 from tests.functional import _calls as of_functional
 from tests.functional._calls import ROWS, STEPS
 from tests.gates import _calls as of_gates
@@ -30,20 +29,6 @@ CLOSED_STEPS = {"enumerate", "Enumerate"}
 """Calls whose 2^n patterns need a known n: of them only the number of rows can be open."""
 ONE_DTYPE = {"masked_scan"}
 """Calls whose arrays must share a dtype, in every mode."""
-
-# some whose sizes are compared, divided or logarithms; all of them are exported by a slow test
-FAST_EXPORTS = [
-    "lstm of lengths",
-    "length_mask",
-    "sparsemax",
-    "entmax of alphas",
-    "budget of counts",
-    "soft_top_k",
-    "masked_scan",
-    "rau concat",
-    "open_indices",
-    "compact_attention_pool",
-]
 
 OWN_DERIVATIVES = {
     *("lstm", "gru", "rau", "masked_scan", "linear_cross_entropy", "clip_gradient"),
@@ -180,15 +165,6 @@ def jitted(group):
     return function, arguments, jax.tree.map(np.asarray, function(*arguments))
 
 
-def test_the_best_are_found_without_jit():
-    """Where the steps of a loop have numbers of Python."""
-    with jax.disable_jit():
-        found = _select_best(
-            jnp.float32([[0.5, 2.0, -1.0]]), jnp.ones((1, 3), bool), jnp.float32([[2]])
-        )
-    np.testing.assert_array_equal(found, [[True, True, False]])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS)
 def test_without_jit_values_are_those_of_a_program(group):
@@ -228,13 +204,6 @@ def open_shapes(name, scope):
     call = CALLS[name]
     assert all(np.shape(array)[0] == ROWS for array in jax.tree.leaves(call.rows))
     return jax.tree.map(closed, call.shared), jax.tree.map(specified, call.rows)
-
-
-@pytest.mark.parametrize("name", FAST_EXPORTS)
-def test_shapes_may_be_open_in_an_exported_program(name):
-    function = CALLS[name].function
-    written = export.export(jax.jit(function))(*open_shapes(name, export.SymbolicScope()))
-    assert "b" in str(written.in_avals)
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from gatedjax.lexicon._vectors import read_vectors
 from gatedjax.text.answers._prediction import COLUMNS
 from gatedjax.text.corpus._corpus import Corpus, read_examples
 from gatedjax.text.corpus._tokens import LEXICON_KIND, Splitter, Tokenizer, learn_units
+from gatedjax.text.sources._labels import Classes
 from gatedjax.text.sources._open import open_table
 
 COMMAND = "python -m experiments.benchmarks.vectors --docs"
@@ -56,7 +57,7 @@ def _read(path: str, classes: tuple[object, ...] | None) -> tuple[list[str], Cor
     corpus, records, _ = read_examples(
         open_table(path, COLUMNS["text"]),
         lambda record: [splitter.split(record.inputs[0])],
-        classes=classes,  # type: ignore[arg-type]
+        places=Classes("label", classes),  # type: ignore[arg-type]
         max_aside=0.01,
     )
     return [record.inputs[0] for record in records], corpus

@@ -20,6 +20,9 @@ SHARES = (1.0, 0.7, 0.5, 0.4, 0.3)
 _LEAST = 2
 # Words that occur at most this often set the threshold for unknown words.
 _RARE = 2
+# Training texts without a word of another text, as a share and as a number. Above both such texts
+# are usual, as in languages with many forms of a word, and their letters are evidence.
+_SHARE_OF_STRANGERS, _MOST_STRANGERS = 0.02, 10
 # Largest number of weights. The solver has a dozen arrays of this size, together 2 GB.
 _MOST_WEIGHTS = 20_000_000
 # Mean length of a text's sum of vectors, the same for many texts, and how many texts are many.
@@ -50,6 +53,7 @@ class _Corpus(NamedTuple):
     pieces: Pieces  # N pieces with vectors
     of_pieces: np.ndarray  # float32 [N, D], the vectors less their mean over the words of the texts
     split: _features.Spelling  # the pieces of each word
+    letters_suffice: bool
 
 
 class _Stage(NamedTuple):
@@ -77,7 +81,7 @@ def fit_lexicon(
     sample_weight: np.ndarray | None = None,
     head: Head | None = None,
     vectors: Vectors | None = None,
-    pseudo_count: float = 0.0,
+    pseudo_count: float | Sequence[float] = 0.0,
 ) -> Iterator[_lexicon.Lexicon]:
     """Fits lexicons of falling share to labelled texts, and yields one for each share.
 
@@ -108,6 +112,7 @@ def fit_lexicon(
       vectors: pretrained vectors of words, see `read_vectors`; None is none.
       pseudo_count: the number k. Where new texts seldom have the rare words, as in short questions,
         1 ranks these lower and is better than 0; where letters of rare words decide, it is worse.
+        With several numbers each share below 1 has a lexicon for each of them, in their order.
 
     Yields:
       The lexicon of each share.
@@ -123,28 +128,31 @@ def fit_lexicon(
     if sample_weight is not None:
         texts, labels, sample_weight = drop_unweighted(texts, labels, sample_weight)
     _check_arguments(texts, labels, head, shares)
-    if not 0 <= pseudo_count < np.inf:
+    pseudo_counts = np.atleast_1d(pseudo_count).tolist()
+    if not all(0 <= k < np.inf for k in pseudo_counts):
         raise ValueError(f"pseudo_count must be a finite number of at least 0, got {pseudo_count}")
     prior = head.compute_prior(labels, sample_weight)
     corpus = _count_words(texts, vectors)
     read_types = np.ones(len(corpus.types), bool)
-    before: _Stage | None = None
-    effects: np.ndarray | None = None
+    # The effects that choose the words need the weights of a stage that reads all words.
+    before = _fit_stage(corpus, labels, head, read_types, None, sample_weight)
+    if shares[0] == 1:
+        yield _make_lexicon(corpus, head, prior, read_types, before, 1.0)
+        shares = shares[1:]
+    if not shares:
+        return
+    ranks = [_compute_effects(corpus, head, before, sample_weight, k) for k in pseudo_counts]
     for share in shares:
-        if share < 1:
-            # The effects that choose the words need the weights of a stage that reads all words.
-            if before is None:
-                before = _fit_stage(corpus, labels, head, read_types, None, sample_weight)
-            if effects is None:
-                effects = _compute_effects(corpus, head, before, sample_weight, pseudo_count)
+        start = before
+        for effects in ranks:
             read_types = choose_words(effects, corpus.counts, share * len(corpus.ids))
             if not read_types.any():
                 raise EmptyLexicon(
                     f"share must leave a word to read, got {share} of {len(corpus.ids):,} words: "
                     "even the rarest word takes more; choose a larger share"
                 )
-        before = _fit_stage(corpus, labels, head, read_types, before, sample_weight)
-        yield _make_lexicon(corpus, head, prior, read_types, before, share)
+            before = _fit_stage(corpus, labels, head, read_types, start, sample_weight)
+            yield _make_lexicon(corpus, head, prior, read_types, before, share)
 
 
 def _check_arguments(
@@ -223,6 +231,9 @@ def _count_words(texts: Sequence[Sequence[str]], vectors: Vectors | None) -> _Co
     np.minimum.at(begin, of_word, first[word])
     np.maximum.at(end, of_word, last[word])
     is_ngram &= begin < end
+    is_shared = first[: len(types)] < last[: len(types)]
+    num_strangers = len(np.setdiff1d(words.rows, words.rows[is_shared[ids]]))
+    letters_suffice = num_strangers > max(_SHARE_OF_STRANGERS * words.num_texts, _MOST_STRANGERS)
     chosen = itertools.compress(numbers, is_ngram.tolist())
     ngrams = {ngram: position for position, ngram in enumerate(chosen)}
     column_of = np.where(is_ngram, np.cumsum(is_ngram) - 1, -1)
@@ -231,14 +242,11 @@ def _count_words(texts: Sequence[Sequence[str]], vectors: Vectors | None) -> _Co
     of_kinds = _features.select_spelling(spelling, np.arange(len(types), num_words))
     pieces, matrix = vectors or Vectors(NO_PIECES, np.zeros((0, 0), np.float32))
     split = pieces.split(types)
+    junctions = _features.Junctions(left, kinds, of_kinds)
+    of_pieces = _centre(matrix, split, counts[order])
     return _Corpus(
         *(types, ids, words.rows, words.num_texts, counts[order], ngrams, of_types, is_unit),
-        *(
-            _features.Junctions(left, kinds, of_kinds),
-            pieces,
-            _centre(matrix, split, counts[order]),
-            split,
-        ),
+        *(junctions, pieces, of_pieces, split, letters_suffice),
     )
 
 
@@ -417,8 +425,9 @@ def _make_lexicon(
     """
     scale, weights, num_words = stage.scale, stage.weights, len(stage.word_types)
     piece_weights = _weigh_pieces(corpus, stage)
-    # Strengths are at least 0, so that all unknown words are read with -1.
-    threshold = -1.0
+    # Strengths are at least 0, so that all unknown words are read with -1. Where letters suffice, a
+    # word without a known n-gram is not read.
+    threshold = 0.0 if corpus.letters_suffice else -1.0
     if share < 1:
         column_of = np.full(len(corpus.ngrams), -1)
         column_of[stage.ngrams] = len(scale) - len(stage.ngrams) + np.arange(len(stage.ngrams))
@@ -452,4 +461,5 @@ def _make_lexicon(
         head=head,
         pieces=corpus.pieces,
         piece_weights=piece_weights,
+        letters_suffice=corpus.letters_suffice,
     )

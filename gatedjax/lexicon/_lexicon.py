@@ -28,8 +28,8 @@ class Readings(NamedTuple):
       is_read: for each text a bool [T], True at the words that are read.
       is_known: for each text a bool [T], True at the words that occur in the training texts. Other
         words are read by their letters only.
-      is_prior: bool [n], True for a text of which no known word is read: its prediction is the
-        prior, and no word of it is read.
+      is_prior: bool [n], True for a text of which no known word is read, and where letters suffice
+        no unknown word either: its prediction is the prior, and no word of it is read.
       notes: for each text a remark, such as the reason for the prior, or "".
       logits: float64 [n, C], the bias plus the parts of the words and the pairs (see `Parts`). For
         a real target they are [n, 1], the prediction, and for grades [n, 1], the score that is
@@ -142,8 +142,9 @@ class Lexicon:
     unless it is a name (`@someone`). (W and U are centred by their means over the classes.)
 
     Letters alone are no evidence: if no known word of a text is read, no other is, and its
-    prediction is the prior, the frequencies of the classes in the training texts. No temperature
-    changes it. A text with k words read has the temperature T_k, because few words are less certain
+    prediction is the prior, the frequencies of the classes in the training texts, unless many
+    training texts have no word of another text either (`letters_suffice`). No temperature changes
+    the prior. A text with k words read has the temperature T_k, because few words are less certain
     than their logits suggest.
 
     Use `fit_lexicon` to fit a lexicon.
@@ -168,6 +169,7 @@ class Lexicon:
         logits; None is `ClassHead(num_classes)`.
       pieces: the N pieces of words that have a vector.
       piece_weights: float32 [N, K], the part of each piece in the scores; None without pieces.
+      letters_suffice: True if a text is read without a known word, by its letters only.
     """
 
     num_classes: int
@@ -186,6 +188,7 @@ class Lexicon:
     head: _heads.Head = None  # type: ignore[assignment]
     pieces: Pieces = NO_PIECES
     piece_weights: np.ndarray = None  # type: ignore[assignment]
+    letters_suffice: bool = False
 
     def __post_init__(self) -> None:
         """Sets the fields `head` and `piece_weights` to their values for None."""
@@ -405,11 +408,12 @@ class Lexicon:
         return _features.find_junctions(ids, rows, types.is_unit, types.words, self._column_of)
 
     def _prepare(self, texts: Sequence[Sequence[str]]) -> _Prepared:
-        """Numbers texts; in a text of which no known word is read, no word is read."""
+        """Numbers texts; in a text whose prediction is the prior, no word is read."""
         different, ids, rows, _ = _features.number_words(texts)
         types = self._look_up(different)
         is_read, is_known = types.is_read[ids], (types.numbers >= 0)[ids]
-        is_prior = np.bincount(rows, is_read & is_known, len(texts)) == 0
+        is_evidence = is_read & (is_known | self.letters_suffice)
+        is_prior = np.bincount(rows, is_evidence, len(texts)) == 0
         return _Prepared(ids, rows, is_read & ~is_prior[rows], is_known, is_prior, types)
 
     def _weigh(

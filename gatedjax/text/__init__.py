@@ -31,26 +31,19 @@ if TYPE_CHECKING:
     from gatedjax.text.models._tagging import Tagging as Tagging
     from gatedjax.text.sources._table import Columns as Columns
 
-_MODULES = {
-    "Change": "answers._explanation",
-    "Columns": "sources._table",
-    "Explanation": "answers._explanation",
-    "LabelsPrediction": "answers._prediction",
-    "MultiLabelTextClassifier": "estimators._targets",
-    "OrdinalTextClassifier": "estimators._targets",
-    "PairClassifier": "estimators._classifier",
-    "Prediction": "answers._prediction",
-    "RankedPart": "answers._explanation",
-    "Reasons": "answers._explanation",
-    "Tagger": "estimators._tagger",
-    "Tagging": "models._tagging",
-    "TextClassifier": "estimators._classifier",
-    "TextRegressor": "estimators._targets",
-    "ValuePrediction": "answers._prediction",
-    "WordWeight": "answers._words",
+_NAMES = {
+    "answers._explanation": "Change Explanation RankedPart Reasons",
+    "answers._prediction": "LabelsPrediction Prediction ValuePrediction",
+    "answers._words": "WordWeight",
+    "estimators._classifier": "PairClassifier TextClassifier",
+    "estimators._tagger": "Tagger",
+    "estimators._targets": "MultiLabelTextClassifier OrdinalTextClassifier TextRegressor",
+    "models._tagging": "Tagging",
+    "sources._table": "Columns",
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = [*_MODULES]
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:

@@ -5,13 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from gatedjax import data as gdata
 from gatedjax import export
-from gatedjax._utils.run_files import read_json
-from gatedjax._utils.types import Json, Params, Tree
+from gatedjax._utils.types import Json, Params
 from gatedjax.data.batches._plan import pad_rows
 from gatedjax.export._card import check_kind
 from gatedjax.models import GANet
@@ -56,8 +54,8 @@ def open_run(
     manual_dir: str | Path | None = None,
 ) -> GatedTexts:
     """Opens a run of GA-Net, or its export, with its best parameters and its test texts."""
-    run_folder, config, texts = open_ga_net(folder)
-    _check_gates(config.system, folder)
+    trained, texts = open_ga_net(folder)
+    _check_gates(trained.network, folder)
     with _folders.explain_faults(folder):
         name = texts["name"]
         cut = {"max_len": texts["max_len"], "truncate_side": texts["truncate_side"]}
@@ -65,23 +63,17 @@ def open_run(
         raise ValueError(
             f"data must be {name!r}, on which {folder} was trained, got {data!r}: leave it out"
         )
-    vocabulary = gdata.Vocabulary.load(folder / _folders.VOCABULARY)
     source = gdata.load(name, "test", data_dir=data_dir, manual_dir=manual_dir)
-    _check_classes(folder, source.info.class_names, name)
-    encoded = gdata.encode(source, vocabulary, **cut)
-    network = GANet(config, len(vocabulary), len(source.info.class_names))
+    if trained.classes != (classes := source.info.class_names):
+        raise ValueError(
+            f"{folder / _folders.CLASSES} must name the classes of {name!r}, "
+            f"{list(classes)!r:.80}, got others: use the data with which the run was trained"
+        )
+    encoded = gdata.encode(source, trained.vocabulary, **cut)
     batch = _batch(encoded.ids, encoded.labels, encoded.example_ids)
     title = f"{folder.resolve().name}: GA-Net on {name}, test"
-    return GatedTexts(title, network, run_folder.params(_like(network)), batch)
-
-
-def _check_classes(folder: Path, classes: Sequence[str], name: str) -> None:
-    path = folder / _folders.CLASSES
-    if path.is_file() and read_json(path) != list(classes):
-        raise ValueError(
-            f"{path} must name the classes of {name!r}, {list(classes)!r:.80}, got others: use the "
-            "data with which the run was trained"
-        )
+    network: Any = trained.module
+    return GatedTexts(title, network, trained.params, batch)
 
 
 def open_own(
@@ -126,8 +118,3 @@ def _batch(ids: Sequence[np.ndarray], labels: np.ndarray, numbers: np.ndarray) -
         "label": np.asarray(labels, np.int32),
         "example_id": np.asarray(numbers, np.int32),
     }
-
-
-def _like(network: GANet) -> Tree:
-    batch = {"tokens": np.zeros((1, 2), np.int32), "lengths": np.ones(1, np.int32)}
-    return jax.eval_shape(lambda key: network.init(key, batch)["params"], jax.random.key(0))

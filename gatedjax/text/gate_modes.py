@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 from numpy.typing import ArrayLike
+from scipy.special import expit
 
 from gatedjax._utils.identity import ByIdentity
 from gatedjax._utils.types import Json, Params, Tree
@@ -95,7 +96,7 @@ class GateModes:
         mean = lambda values: float(np.mean(values))  # noqa: E731
         exact = mean([truth.loss for truth in truths])
         exact_right = mean([truth.right for truth in truths])
-        open_p = mean([np.mean(_sigmoid(a)) for a in self.logits])
+        open_p = mean([np.mean(expit(a)) for a in self.logits])
         pairs = [(truth.probabilities, label) for truth, label in zip(truths, labels, strict=True)]
         # The probability of the label may underflow to 0. Its loss is infinite, which is the right
         # value and no fault.
@@ -125,12 +126,6 @@ class GateModes:
             _report.ModeRow(mode, title, loss, error, loss - exact, *others)
             for mode, (title, loss, error, *others) in values.items()
         )
-
-
-def _sigmoid(logits: np.ndarray) -> np.ndarray:
-    # exp overflows to infinity for very negative logits, and the quotient is then exactly 0.
-    with np.errstate(over="ignore"):
-        return 1 / (1 + np.exp(-logits.astype(np.float64)))
 
 
 def _mean(values: np.ndarray) -> tuple[float, float | None]:

@@ -3,7 +3,6 @@
 import collections
 
 import numpy as np
-import pytest
 
 from gatedjax import analysis
 
@@ -39,16 +38,8 @@ def test_distance_counts_of_parts_add_up_whatever_their_width(np_rng):
     assert np.isnan(analysis.distance_counts(np.zeros((0, 2, 2)), np.zeros(0, int)).empty_rate)
 
 
-def test_padding_changes_no_distance_and_bad_input_is_refused(np_rng):
+def test_padding_changes_no_distance(np_rng):
     weights = softmax_rows(np_rng, 2, 3)
     padded = np.pad(weights, ((0, 0), (0, 2), (0, 2)), constant_values=np.nan)
     got = analysis.distance_counts(padded, [3, 2])
     np.testing.assert_allclose(got.shares()[:3], analysis.distance_counts(weights, [3, 2]).shares())
-    with pytest.raises(ValueError, match=r"weights must have shape \[B, N, N\]"):
-        analysis.distance_counts(weights[0], [3])
-    with pytest.raises(ValueError, match=r"lengths must be in \[0, 3\]"):
-        analysis.distance_counts(weights, [3, 4])
-    with pytest.raises(ValueError, match="lengths must have shape"):
-        analysis.distance_counts(weights, [3])
-    with pytest.raises(ValueError, match="finite and at least 0"):
-        analysis.distance_counts(-weights, [3, 3])

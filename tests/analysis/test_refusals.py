@@ -12,6 +12,7 @@ from gatedjax.analysis._roar import mask_top
 from tests.refusals import each_row, refused
 
 NAN = float("nan")
+PAIR = [[1, 0]] * 2
 WORDS, EVEN = ["he", "ran", "$home$", "."], np.full((4, 4), 0.25)
 ONES, CHOSEN = np.ones((2, 3, 4)), np.ones((2, 3, 4), bool)
 # [sentence, layer, word] of sentences of 5 and of 2 words
@@ -57,6 +58,10 @@ def boot(a=(1.0,), b=(1.0,), **options):
     return lambda: analysis.paired_bootstrap(a, b, **options)
 
 
+def two_way(a=PAIR, b=PAIR, **options):
+    return lambda: analysis.two_way_test(a, b, **options)
+
+
 def scored(label, predicted):
     return lambda: analysis.class_scores(np.array(label, int), np.array(predicted, int), 3)
 
@@ -93,6 +98,9 @@ TABLE = {
         (lambda: analysis.density([[1, 0]], [1.0]), "lengths|float64", TypeError),
         (lambda: analysis.distance_counts([[[1]]], [1.0]), "lengths|float64", TypeError),
         (lambda: analysis.distance_counts([[[1]]], [2]), "lengths|[0, 1]|weights|2"),
+        (lambda: analysis.distance_counts(EVEN, [3]), "weights|[B, N, N]"),
+        (lambda: analysis.distance_counts(EVEN[None], [3, 3]), "lengths"),
+        (lambda: analysis.distance_counts(-EVEN[None], [3]), "finite|-0.25"),
         (lambda: analysis.density([[NAN, 0]], [1]), "gates|finite|nan"),
         (lambda: analysis.density([[-1, 0]], [1]), "gates|-1.0"),
     ],
@@ -115,6 +123,21 @@ TABLE = {
         (boot(b=[math.nan]), "correct_b|finite|nan"),
         (boot(samples=0), "samples|0"),
         (boot(level=1.0), "level|(0, 1)|1.0"),
+        (boot(groups=[0, 1]), "groups|(1,)|(2,)"),
+        (boot(groups=[[0]]), "groups|(1,)|(1, 1)"),
+        *((lambda p=p: analysis.holm([p]), "p_values|[0, 1]") for p in (1.1, -0.1, NAN)),
+        (lambda: analysis.holm([[0.5]]), "p_values|[m]|(1, 1)"),
+    ],
+    "two_way_test": [
+        (two_way([1, 0], [0, 1]), "scores_a"),
+        (two_way([[1, 0]], PAIR), "scores_a|2 seeds|1"),
+        (two_way(PAIR, [[0, 1, 1]] * 2), "examples|2|3"),
+        (two_way([[1, NAN]] * 2, PAIR), "scores_a|finite"),
+        (two_way([[1]] * 2, [[0]] * 2), "2 examples"),
+        (two_way(groups=[1]), "groups"),
+        (two_way(groups=[1, 1]), "2 examples"),
+        (two_way(means_b=[1]), "means_b|2"),
+        (two_way(level=1), "level"),
     ],
     "class_scores": [
         (scored([0, 3], [0, 0]), "label|[0, 3)|0 to 3"),
@@ -165,6 +188,10 @@ TABLE = {
         (lambda: trees.from_attention(EVEN, norm="row"), "norm|'rows'|'row'"),
         (lambda: trees.from_attention(EVEN, single="zero"), "single|'one'|'zero'"),
         (lambda: trees.from_attention(EVEN, floor=0.0), "floor|0.0"),
+        (lambda: trees.balanced(-1), "size|0"),
+        (lambda: trees.balanced(3).without([True]), "drop"),
+        (lambda: trees.balanced(3).bracketed("ab"), "words|3"),
+        (lambda: trees.bracket_counts(trees.balanced(2), trees.balanced(3)), "words|2|3"),
         (lambda: trees.SpanTree(4, ((0, 2), (1, 3))), "spans|(0, 2)|(1, 3)"),
         (lambda: trees.SpanTree(4, ((0, 5),)), "spans|4|(0, 5)"),
         (lambda: trees.SpanTree(4, ((1, 2),)), "spans|4|(1, 2)"),

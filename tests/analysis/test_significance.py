@@ -131,9 +131,6 @@ def test_bootstrap_of_groups_knows_that_copies_are_no_new_examples(np_rng):
     assert four == pytest.approx(once, abs=1e-9)
     blind = analysis.paired_bootstrap(a.repeat(4), b.repeat(4))
     assert blind.high - blind.low < 0.6 * (four.high - four.low)
-    for groups in (np.zeros(499), np.zeros((500, 1))):
-        with pytest.raises(ValueError, match=r"groups must have shape \(500,\)"):
-            analysis.paired_bootstrap(a, b, groups=groups)
 
 
 def test_bootstrap_of_many_examples_is_near_the_normal_one(np_rng):
@@ -202,13 +199,8 @@ def test_holm_equals_closed_testing_by_enumeration_of_every_subset(p_values):
     np.testing.assert_allclose(analysis.holm(p_values), want, rtol=1e-12)
 
 
-def test_holm_refuses_what_are_no_p_values_and_takes_none():
+def test_holm_takes_no_p_values():
     assert analysis.holm([]).shape == (0,)
-    for wrong in ([1.1], [-0.1], [float("nan")]):
-        with pytest.raises(ValueError, match=r"p_values must be in \[0, 1\]"):
-            analysis.holm(wrong)
-    with pytest.raises(ValueError, match=r"p_values must have shape \[m\], got \(1, 1\)"):
-        analysis.holm([[0.5]])
 
 
 UNITS = 10.0 ** np.arange(-12, 13, 3)

@@ -98,8 +98,6 @@ def test_baselines(np_rng):
     for make in (trees.left_branching, trees.right_branching, trees.balanced):
         assert make(0).spans == make(1).spans == ()
         assert len(make(3000).spans) == 2999  # far deeper than Python recurses
-    with pytest.raises(ValueError, match="size must be at least 0"):
-        trees.balanced(-1)
 
 
 def test_a_tree_knows_the_parts_of_its_nodes_and_loses_words():
@@ -114,10 +112,6 @@ def test_a_tree_knows_the_parts_of_its_nodes_and_loses_words():
     # without the words 0 and 5: (4, 6) is one word, (1, 3) is (0, 2)
     left = tree.without([True, False, False, False, False, True])
     assert (left.size, left.spans) == (4, ((0, 4), (0, 2), (2, 4)))
-    with pytest.raises(ValueError, match="drop must have shape"):
-        tree.without([True])
-    with pytest.raises(ValueError, match="words must have length 6"):
-        tree.bracketed("abc")
 
 
 def test_bracket_scores_of_a_hand_made_example():
@@ -142,8 +136,6 @@ def test_short_sentences_and_punctuation_count_for_nothing():
     assert dataclasses.astuple(trees.bracket_counts(two, two, count_root=False)) == (0, 0, 0)
     assert dataclasses.astuple(trees.bracket_counts(two, two, drop=[True, True])) == (0, 0, 0)
     assert trees.bracket_counts(trees.balanced(1), trees.balanced(1)).value() == (0.0, 0.0, 0.0)
-    with pytest.raises(ValueError, match="the same number of words, got 2 and 3"):
-        trees.bracket_counts(two, trees.balanced(3))
     assert "." in trees.PUNCTUATION
 
 

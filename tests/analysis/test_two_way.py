@@ -124,22 +124,3 @@ def test_scores_without_any_spread_are_certain():
     assert (same.difference, same.p_value, same.freedom) == (0, 1, math.inf)
     other = analysis.two_way_test(ones, zeros)
     assert (other.low, other.high, other.p_value) == (1, 1, 0)
-
-
-@pytest.mark.parametrize(
-    ("args", "options", "message"),
-    [
-        (([1, 0], [0, 1]), {}, "scores_a must have shape"),
-        (([[1, 0]], [[0, 1]] * 2), {}, "scores_a must have at least 2 seeds, got 1"),
-        (([[1, 0]] * 2, [[0, 1, 1]] * 2), {}, "same number of examples, got 2 and 3"),
-        (([[1, math.nan]] * 2, [[0, 1]] * 2), {}, "scores_a must be finite"),
-        (([[1]] * 2, [[0]] * 2), {}, "at least 2 examples"),
-        (([[1, 0]] * 2, [[0, 1]] * 2), {"groups": [1]}, "groups must have shape"),
-        (([[1, 0]] * 2, [[0, 1]] * 2), {"groups": [1, 1]}, "at least 2 examples"),
-        (([[1, 0]] * 2, [[0, 1]] * 2), {"means_b": [1]}, "means_b must have 2 finite numbers"),
-        (([[1, 0]] * 2, [[0, 1]] * 2), {"level": 1}, "level must be inside"),
-    ],
-)
-def test_what_is_no_test_is_refused(args, options, message):
-    with pytest.raises(ValueError, match=message):
-        analysis.two_way_test(*args, **options)

@@ -9,6 +9,8 @@ from gatedjax import data
 from gatedjax.data.text._embeddings import words_in
 from gatedjax.data.text._fasttext import FastTextFile, hash_ngram, list_ngrams
 from gatedjax.data.text._vocabulary import Vocabulary
+from gatedjax.text import TextClassifier
+from tests.text._own import TEXTS, options
 
 WORDS, BUCKET, DIM = ["</s>", "film", "caf\u00e9"], 50, 3
 MATRIX = np.arange((len(WORDS) + BUCKET) * DIM, dtype=np.float32).reshape(-1, DIM) / 7
@@ -146,3 +148,17 @@ def test_a_number_that_is_not_finite_is_refused(tmp_path):
     file.write_bytes(pack_model(matrix=np.full_like(MATRIX, np.nan)))
     with pytest.raises(ValueError, match="must be finite, got NaN or infinity for 'film'"):
         FastTextFile(file).vector("film")
+
+
+def test_a_classifier_is_trained_on_the_vectors(tmp_path):
+    # Two steps on six numbers, with the shapes of the tests of the networks.
+    file = tmp_path / "v.bin"
+    rng = np.random.default_rng(0)
+    matrix = rng.normal(size=(len(WORDS) + BUCKET, 6)).astype(np.float32)
+    file.write_bytes(pack_model(dim=6, matrix=matrix))
+    lines = []
+    model = TextClassifier.train(
+        TEXTS, **options("bilstm", vectors=file, num_steps=2), say=lines.append
+    )
+    assert "100.0% of theirs have a vector" in "\n".join(lines)
+    assert model.predict(["a dull film"])[0] in ("good", "bad")

@@ -86,8 +86,8 @@ def rates(rows, seeds, pages, **world):
         for finding, (size, _, _) in zip(findings, rows, strict=True):
             test, truth = finding.case.test, size if world["gain"] else 0.0
             holds.append(test.low <= truth <= test.high)
-            half = verdict.against(test, finding.case.paper).smallest
-            foresees.append(abs(test.difference - finding.case.paper) <= half)
+            beyond = finding.chosen.size
+            foresees.append(abs(beyond.difference) <= beyond.smallest)
     share = lambda *of: 100 * float(np.mean([word in of for word in words]))  # noqa: E731
     return {
         "reproduced": share("reproduced"),

@@ -14,12 +14,11 @@ from gatedjax.explore import _offline
 from gatedjax.explore._engine import Explorer, open_model
 from gatedjax.explore._offline import offline_page
 from gatedjax.explore._sentences import first_sentence, read_sentences
+from gatedjax.text import TextClassifier, TextRegressor
 from gatedjax.text.corpus._tokens import Splitter
 from gatedjax.text.sources._open import open_table
 from tests.explore._models import model, of_classes, pair
 from tests.text._own import write_csv
-
-pytest.importorskip("gatedjax.text.models._lexicon")
 
 TEXT = "the dull film was not bright here"
 WORDS = {"good": ("bright", "warm", "not dull"), "bad": ("dull", "slow", "not bright")}
@@ -29,18 +28,13 @@ ROWS = [
     for word in words
     for end in ("here", "now", "was old", "today", "at home", "again")
 ]
+TABLE = [list(column) for column in zip(*ROWS, strict=True)]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A lexicon of generated sentences, which takes no compiler."""
-    from gatedjax.text import TextClassifier
-
-    texts, labels = zip(*ROWS, strict=True)
-    classifier = TextClassifier("lexicon").fit(list(texts), list(labels))
-    place = tmp_path_factory.mktemp("lexicon") / "model"
-    classifier._get_trained().save(place, overwrite=False)
-    return place
+    return TextClassifier().fit(*TABLE).save(tmp_path_factory.mktemp("lexicon") / "model")
 
 
 @pytest.fixture(scope="module")
@@ -48,28 +42,23 @@ def shown(folder):
     return Explorer([open_model(folder)], ["lexicon"])
 
 
-def test_parts_sum_to_the_logits_and_the_logits_give_the_probabilities(shown):
+def test_parts_sum_to_the_logits_and_gates_depend_only_on_the_spelling(shown):
     (one,) = shown.answer({"text": TEXT})["models"]
     json.dumps(one, allow_nan=False)
     (model,) = shown.models
+    words = model.split(TEXT)
     parts = [np.array(line["values"]).sum(axis=1) for line in one["lines"]]
-    logits = np.sum(parts, axis=0) + model.lexicon.parts(model.split(TEXT)).bias
+    logits = np.sum(parts, axis=0) + model.lexicon.parts(words).bias
     shares = np.exp(logits - logits.max())
     np.testing.assert_allclose(one["probabilities"], shares / shares.sum(), atol=1e-9)
     (read,) = model.predict([(TEXT,)])
     assert (one["title"], one["share"]) == (read.label, pytest.approx(read.probability))
-
-
-def test_whether_a_word_is_read_depends_only_on_its_spelling(shown):
-    words = shown.models[0].split(TEXT)
-    (one,) = shown.answer({"text": TEXT})["models"]
     (again,) = shown.answer({"text": " ".join([*reversed(words)])})["models"]
     line, reverse = one["lines"][0], again["lines"][0]
     assert line["tokens"] == words
     assert line["read"] == reverse["read"][::-1]
     assert True in line["read"]
-    closed = np.flatnonzero(~np.array(line["read"]))
-    assert not np.array(line["values"])[:, closed].any()
+    assert not np.array(line["values"])[:, ~np.array(line["read"])].any()
 
 
 def test_texts_without_words_and_options_of_networks(shown):
@@ -99,13 +88,10 @@ def test_the_page_opens_with_the_extract_of_a_training_text_with_the_most_words_
 @pytest.fixture(scope="module")
 def with_tokens():
     """A function from options of a lexicon to a fitted lexicon with them."""
-    from gatedjax.text import TextClassifier
-
-    texts, labels = zip(*ROWS, strict=True)
 
     @functools.cache
     def fit(**options):
-        return TextClassifier("lexicon", **options).fit(list(texts), list(labels)).model_
+        return TextClassifier(**options).fit(*TABLE).model_
 
     return fit
 
@@ -164,16 +150,15 @@ def test_a_word_that_is_switched_off_is_not_in_the_text(shown):
     words, remaining = one["lines"][0], without["lines"][0]
     assert words["tokens"] == whole["lines"][0]["tokens"]
     assert words["off"] == [token == "dull" for token in words["tokens"]]
-    places = [i for i, token in enumerate(words["tokens"]) if token != "dull"]
+    places = np.flatnonzero(~np.array(words["off"]))
     for name in ("read", "known"):
         assert [words[name][i] for i in places] == remaining[name]
     np.testing.assert_array_equal(np.array(words["values"])[:, places], remaining["values"])
     assert not np.array(words["values"])[:, words["off"]].any()
     assert not np.array(words["read"])[words["off"]].any()
     # A pair whose words were apart is a pair of the shorter text.
-    assert [line["values"] for line in one["lines"][1:]] == [
-        line["values"] for line in without["lines"][1:]
-    ]
+    pairs, others = ([line["values"] for line in made["lines"][1:]] for made in (one, without))
+    assert pairs == others
     # Without all its words a text has the prior.
     (empty,) = shown.answer({"text": "dull dull", "off": ["dull"]})["models"]
     np.testing.assert_allclose(empty["probabilities"], shown.models[0].lexicon.prior)
@@ -248,22 +233,20 @@ def test_labelled_sentences_have_the_predictions_of_the_lexicon(shown):
     about = read_sentences(shown, table).about()
     (model,) = shown.models
     examples = [(text,) for text, label in rows if label in model.classes]
-    reads = list(model.predict(examples))
-    chances = model.probabilities(examples)
+    reads, chances = list(model.predict(examples)), model.probabilities(examples)
     for row, read, own in zip(about["rows"], reads, chances, strict=True):
         assert (row["predicted"], row["share"]) == (read.label, pytest.approx(read.share))
         assert row["error"] == pytest.approx(1 - own[model.classes.index(row["label"])], abs=1e-6)
     (curve,) = about["curves"]
     assert curve["accuracy"] == [np.mean([r["predicted"] == r["label"] for r in about["rows"]])]
     words = [len(model.split(text)) for (text,) in examples]
-    assert curve["share"] == [pytest.approx(np.dot([r.share for r in reads], words) / sum(words))]
+    share = np.average([read.share for read in reads], weights=words)
+    assert curve["share"] == [pytest.approx(share)]
     # The only sentence with a wrong label has the largest error.
     assert max(about["rows"], key=lambda row: row["error"])["text"] == "the dull film"
 
 
 def test_a_lexicon_of_numbers_has_no_labelled_sentences_to_browse():
-    from gatedjax.text import TextRegressor
-
     numbers = TextRegressor.train([(text, len(text)) for text, _ in ROWS])
     other = Explorer([numbers.model_], ["numbers"])
     with pytest.raises(ValueError, match="--file must be left out unless the models are networks"):

@@ -83,16 +83,12 @@ def test_the_page_comes_with_its_policy(server):
 
 
 def test_a_question_is_answered(server):
-    message = {"do": "answer", "text": "שלום"}
-    status, headers, body = request(
-        server, "POST", f"/{TOKEN}/ask", json.dumps(message).encode(), JSON
-    )
+    message, host = {"do": "answer", "text": "שלום"}, [f"localhost:{server.server_port}"]
+    content = json.dumps(message).encode()
+    status, headers, body = request(server, "POST", f"/{TOKEN}/ask", content, JSON)
     assert (status, headers["Content-Type"]) == (200, "application/json")
     assert json.loads(body) == {"heard": message}
-    localhost = request(
-        server, "POST", f"/{TOKEN}/ask", b"{}", JSON, host=[f"localhost:{server.server_port}"]
-    )
-    assert localhost[0] == 200
+    assert request(server, "POST", f"/{TOKEN}/ask", b"{}", JSON, host=host)[0] == 200
 
 
 @pytest.mark.parametrize("path", [
@@ -137,9 +133,7 @@ def test_another_page_is_refused(server):
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "HEAD", "TRACE", "PATCH", "X"])
 def test_other_methods_are_refused(method, server):
     assert request(server, method, f"/{TOKEN}/ask", b"{}", JSON)[0] == 405
-
-
-def test_each_path_has_one_method(server):
+    # each path has one method
     assert request(server, "GET", f"/{TOKEN}/ask")[0] == 405
     assert request(server, "POST", f"/{TOKEN}/", b"{}", JSON)[0] == 405
 

@@ -61,32 +61,29 @@ def answer_of(shown, text):
 def test_the_page_has_the_numbers_and_sentences_of_explain(fitted, kind, tmp_path):
     explanation = fitted[kind].explain(TEXT)
     fitted[kind].save(tmp_path / kind)
-    shown = Explorer([open_model(tmp_path / kind)], [kind])
-    one = answer_of(shown, TEXT)
-    words = one["lines"][0]
+    one = answer_of(Explorer([open_model(tmp_path / kind)], [kind]), TEXT)
+    words, *pairs = one["lines"]
     assert words["tokens"] == list(explanation.tokens)
     assert words["read"] == list(explanation.read)
     assert explanation.headline.startswith(one["title"])
     assert "words read alone give the same prediction, bit for bit." in one["note"]
-    assert words["rule"] == explanation.reasons.rule
-    assert np.any(words["values"])
     reasons = explanation.reasons
+    assert words["rule"] == reasons.rule
+    assert np.any(words["values"])
     np.testing.assert_array_equal(np.atleast_2d(words["values"]).T, reasons.words)
-    pairs = one["lines"][1:]
-    assert len(pairs) == bool(reasons.pairs)
+    of_pairs = [parts for *_, parts in reasons.pairs]
+    assert len(pairs) == bool(of_pairs)
     for line in pairs:
-        np.testing.assert_array_equal(
-            np.atleast_2d(line["values"]).T, [parts for *_, parts in reasons.pairs]
-        )
-    sums = np.sum([reasons.prior, *reasons.words, *(parts for *_, parts in reasons.pairs)], 0)
-    assert len(sums) == len(words["totals"])
+        np.testing.assert_array_equal(np.atleast_2d(line["values"]).T, of_pairs)
+    sums = np.sum([reasons.prior, *reasons.words, *of_pairs], 0)
     for total, sentence in zip(sums, words["totals"], strict=True):
         assert f"sum to {total:+.{words['decimals']}f}".replace("-", "\u2212") in sentence
 
 
 def test_labels_have_thresholds_and_shares_for_a_chosen_label(fitted):
     model = fitted["labels"]
-    one = answer_of(Explorer([model.model_], ["labels"]), TEXT)
+    shown = Explorer([model.model_], ["labels"])
+    one = answer_of(shown, TEXT)
     (prediction,) = reasons(model, [TEXT])
     assert one["title"] == ", ".join(prediction.labels)
     assert len(prediction.labels) > 1
@@ -96,16 +93,14 @@ def test_labels_have_thresholds_and_shares_for_a_chosen_label(fitted):
     assert (one["share"], one["exclusive"]) == (None, False)
     (chances,) = model.predict_proba([TEXT])
     np.testing.assert_allclose(one["probabilities"], chances, atol=1e-6)
-    reached = [
-        p >= float(t) - 5e-4 for p, t in zip(one["probabilities"], one["details"], strict=True)
-    ]
+    reached = np.array(one["probabilities"]) >= np.array(one["details"], float) - 5e-4
     assert np.flatnonzero(reached).tolist() == sorted(one["best"])
     assert one["lines"][0]["of"] == one["classes"]
-    nothing = answer_of(Explorer([model.model_], ["labels"]), "here")
+    nothing = answer_of(shown, "here")
     assert (nothing["title"], nothing["best"]) == ("(no label)", [])
 
 
-def test_a_number_has_shares_in_its_unit(fitted):
+def test_a_number_has_shares_in_its_unit_and_grades_their_order(fitted):
     model = fitted["regression"]
     one = answer_of(Explorer([model.model_], ["numbers"]), TEXT)
     (prediction,) = reasons(model, [TEXT])
@@ -115,9 +110,6 @@ def test_a_number_has_shares_in_its_unit(fitted):
     # The unit of the target is small, so that three decimals would show zeros.
     assert one["lines"][0]["decimals"] > 6
     assert one["lines"][0]["strong"] < 10 * UNIT
-
-
-def test_grades_are_listed_in_their_order(fitted):
     model = fitted["ordinal"]
     one = answer_of(Explorer([model.model_], ["grades"]), TEXT)
     (prediction,) = reasons(model, [TEXT])
@@ -150,14 +142,11 @@ def test_with_an_encoder_texts_are_typed_and_the_leak_is_stated(contextual):
     (line,) = one["lines"]
     assert line["tokens"] == list(explanation.tokens)
     np.testing.assert_array_equal(np.transpose(line["values"]), explanation.reasons.words)
-    leak = explanation.reasons.leak
-    assert leak[1:] in one["note"]
+    assert explanation.reasons.leak[1:] in one["note"]
     assert render_states_leak(contextual.report_["leak"]) in one["note"]
     # The encoder has read all tokens.
     assert "tokens are read by the gates (share" in one["note"]
     assert "do the gates read" in shown.about()["title"]
-    answer = shown.answer({"text": " "})
-    assert (answer["models"], answer["notes"]) == ([None], ["No word yet: type a sentence."])
 
 
 def test_without_a_leak_the_open_tokens_alone_have_the_same_bits():

@@ -44,32 +44,28 @@ def test_a_run_becomes_a_folder(workdir, tmp_path, capsys):
     np.testing.assert_array_equal(params["dense"]["kernel"], BEST["dense"]["kernel"])
     assert config.pop("gatedjax") == {"kind": "run", "format": 1}
     assert config == {"train": {"seed": 3}, "hidden": 7}
-    card = (tmp_path / "out" / "README.md").read_text()
+    card = tmp_path / "out" / "README.md"
     for part in ("# run\n", "step 20", "polarity", "0.75", "0.625", "## Seeds\n\n3\n", "Apache-2"):
-        assert part in card
+        assert part in card.read_text()
     status, _, err = _command(capsys, *options)
     assert status == 2
     assert "overwrite" in err
+    # the results of another step are left out
+    (workdir / "results.json").write_text(json.dumps(results | {"best_step": 10}))
     assert _command(capsys, *options, "--overwrite")[0] == 0
-
-
-def test_results_of_another_step_are_left_out(workdir, tmp_path, capsys):
-    (workdir / "results.json").write_text('{"best_step": 10, "test": {"accuracy": 0.625}}')
-    assert _command(capsys, workdir, "--out", tmp_path / "out")[0] == 0
-    card = (tmp_path / "out" / "README.md").read_text()
-    assert "0.75" in card
-    assert "0.625" not in card
+    assert "0.75" in card.read_text()
+    assert "0.625" not in card.read_text()
 
 
 def test_what_cannot_be_exported_is_said(workdir, tmp_path, capsys):
     out = tmp_path / "out"
-    status, _, err = _command(capsys, tmp_path / "none", "--out", out)
-    assert (status, "no checkpoint in " in err) == (2, True)
-    status, _, err = _command(capsys, workdir, "--out", out, "--step", "10")
-    assert (status, ": it has [30]" in err) == (2, True)
-    lanes = _run(tmp_path / "lanes", seeds=2)
-    status, _, err = _command(capsys, lanes, "--out", out)
-    assert (status, "several seeds" in err) == (2, True)
+    for folder, more, message in (
+        (tmp_path / "none", (), "no checkpoint in "),
+        (workdir, ("--step", "10"), ": it has [30]"),
+        (_run(tmp_path / "lanes", seeds=2), (), "several seeds"),
+    ):
+        status, _, err = _command(capsys, folder, "--out", out, *more)
+        assert (status, message in err) == (2, True), err
     (file,) = (workdir / "checkpoints" / "30").glob("record/metadata")
     file.write_bytes(b"damaged")
     assert _command(capsys, workdir, "--out", out)[0] == 1

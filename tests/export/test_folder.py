@@ -34,51 +34,35 @@ def test_params_and_config_come_back(tmp_path):
     np.testing.assert_array_equal(params["dense"]["kernel"], PARAMS["dense"]["kernel"])
     assert grouped(GANetConfig, **got["model"]) == grouped(GANetConfig, hidden=7)
     assert got["steps"] == [1, 2]
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "README.md",
-        "SHA256SUMS",
-        "config.json",
-        "model.safetensors",
-    ]
+    files = ["README.md", "SHA256SUMS", "config.json", "model.safetensors"]
+    assert sorted(path.name for path in folder.iterdir()) == files
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
 
-def test_a_card_may_name_a_file_whose_name_is_no_text(tmp_path):
-    card = dataclasses.replace(CARD, data="caf\udce9.csv: 40 texts")
-    folder = export.save(tmp_path / "model", PARAMS, config={}, card=card)
-    assert r"caf\udce9.csv: 40 texts" in (folder / "README.md").read_text(encoding="utf-8")
-    export.load(folder)
-
-
-@pytest.mark.parametrize("bad", [np.nan, -np.inf])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("bad", "dtype"), [(np.nan, "float32"), (-np.inf, "bfloat16")])
 def test_parameters_that_are_not_finite_are_refused(tmp_path, bad, dtype):
     broken = {"dense": {"kernel": np.array([1, bad, 2], dtype), "ids": np.array([1])}}
-    with pytest.raises(
-        export.BadFile, match=r"params: the parameter 'dense\.kernel' must be finite, got 1 of 3"
-    ):
+    message = r"the parameter 'dense\.kernel' must be finite, got 1 of 3"
+    with pytest.raises(export.BadFile, match=f"params: {message}"):
         export.save(tmp_path / "new", broken, config={})
     assert not list(tmp_path.iterdir())
     folder = export.save(tmp_path / "model", PARAMS, config={})
     export.save_params(folder / "model.safetensors", broken)
     (folder / "SHA256SUMS").unlink()
-    with pytest.raises(
-        export.BadFile,
-        match=r"model\.safetensors: the parameter 'dense\.kernel' must be finite, got 1",
-    ):
+    with pytest.raises(export.BadFile, match=rf"model\.safetensors: {message}"):
         export.load(folder)
 
 
 def test_card_says_what_is_known(tmp_path):
-    folder = export.save(tmp_path / "model", PARAMS, config={"hidden": 3}, card=CARD)
-    text = (folder / "README.md").read_text()
-    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
-    assert digest in text
+    card = dataclasses.replace(CARD, data=f"{CARD.data} caf\udce9.csv")  # a name that is no text
+    folder = export.save(tmp_path / "model", PARAMS, config={"hidden": 3}, card=card)
+    text = (folder / "README.md").read_text(encoding="utf-8")
     for part in (
+        hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest(),
         "# GA-Net | sentiment\n",
         "tags: [jax, flax]\n",
         'license: "apache-2.0"',
-        "The embedded polarity corpus.",
+        r"The embedded polarity corpus. caf\udce9.csv",
         "0.912346",
         "## Seeds\n\n0, 1\n",
         "6 numbers in 1 arrays.",
@@ -86,24 +70,18 @@ def test_card_says_what_is_known(tmp_path):
         '"hidden": 3',
     ):
         assert part in text
-
-
-def test_the_card_of_a_lexicon_names_no_package_that_it_does_not_use(tmp_path):
-    folder = export.save(tmp_path / "model", PARAMS, config={"network": "lexicon"}, card=CARD)
+    export.load(folder)
+    folder = export.save(tmp_path / "lexicon", PARAMS, config={"network": "lexicon"}, card=CARD)
     assert "tags" not in (folder / "README.md").read_text()
 
 
-def test_the_cards_example_runs_as_pasted(tmp_path, monkeypatch):
+def test_the_cards_example_runs_and_card_and_digests_may_change(tmp_path, monkeypatch):
     folder = export.save(tmp_path / "model", PARAMS, config={})
     monkeypatch.chdir(tmp_path)
     (example,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
     scope: dict = {}
     exec(compile(example, "README.md", "exec"), scope)
     assert scope["params"]["dense"]["kernel"].shape == (2, 3)
-
-
-def test_the_card_may_be_edited_and_the_digests_left_out(tmp_path):
-    folder = export.save(tmp_path / "model", PARAMS, config={})
     (folder / "README.md").write_text("mine")
     export.load(folder)
     (folder / "SHA256SUMS").unlink()

@@ -10,6 +10,7 @@ import pytest
 from gatedjax import export
 from gatedjax import functional as F
 from gatedjax.export._card import check_kind
+from tests.export.test_torch import draw_state_dict
 from tests.refusals import each_row, refused
 
 BAD_FILE, MISMATCH, MISSING = export.BadFile, export.ParamsMismatch, FileNotFoundError
@@ -33,14 +34,7 @@ def to_torch(layers):
 
 def state_dict(gates=4, layers=2):
     """Of two layers in two directions, of inputs of width 3 and states of width 4."""
-    return {
-        f"{name}_l{layer}{end}": ones(
-            4 * gates, *([] if "bias" in name else [inner or 3 + 5 * layer])
-        )
-        for layer in range(layers)
-        for end in ("", "_reverse")
-        for name, inner in (("weight_ih", 0), ("weight_hh", 4), ("bias_ih", 0), ("bias_hh", 0))
-    }
+    return draw_state_dict(np.random.default_rng(0), gates, layers=layers)
 
 
 def from_torch(*without, **changes):

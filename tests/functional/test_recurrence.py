@@ -41,13 +41,13 @@ def numpy_lstm(weights, carry, x, drop):
 def numpy_gru(weights, carry, x, drop, reset_after=False):
     (h,) = carry
     w, u, b = weights[:3]
-    a = [x @ w[:, k * H : (k + 1) * H] + b[k * H : (k + 1) * H] for k in range(3)]
-    r = sigmoid(a[0] + (drop * h) @ u[:, :H])
-    z = sigmoid(a[1] + (drop * h) @ u[:, H : 2 * H])
+    n = len(h)
+    a = np.split(x @ w + b, 3)
+    r, z = (sigmoid(a[k] + (drop * h) @ u[:, k * n : (k + 1) * n]) for k in range(2))
     if reset_after:
-        c = np.tanh(a[2] + r * ((drop * h) @ u[:, 2 * H :] + weights[3]))
+        c = np.tanh(a[2] + r * ((drop * h) @ u[:, 2 * n :] + weights[3]))
     else:
-        c = np.tanh(a[2] + (r * drop * h) @ u[:, 2 * H :])
+        c = np.tanh(a[2] + (r * drop * h) @ u[:, 2 * n :])
     return ((1 - z) * h + z * c,)
 
 

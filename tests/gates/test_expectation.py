@@ -13,7 +13,7 @@ from tests.gates import _oracles
 from tests.gates._cases import ESTIMATORS, LOGITS, WEIGHTS, cut_row, keys, name, smooth, solved
 from tests.tolerances import F32, F64
 
-SOME = [gates.STGumbel(), gates.DisARM(), gates.Rebar(), gates.Enumerate()]
+SOME = [gates.DisARM(), gates.Rebar()]
 
 
 def hard_only(g, weights):

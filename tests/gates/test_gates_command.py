@@ -32,6 +32,8 @@ def make_run(workdir, *, name="polarity", **changes):
     workdir.mkdir()
     words = gdata.Vocabulary.build([gdata.load("polarity", "train")])
     words.save(workdir / "vocabulary.json")
+    classes = gdata.load("polarity", "train").info.class_names
+    (workdir / "classes.json").write_text(json.dumps(classes))
     config = grouped(GANetConfig, **{**SMALL, **changes})
     batch = {"tokens": np.zeros((1, 2), np.int32), "lengths": np.ones(1, np.int32)}
     model = GANet(config, len(words), 2)
@@ -208,14 +210,13 @@ def test_what_cannot_be_done_is_refused(args, message, here, capsys):
     assert sorted(here.rglob("*")) == before
 
 
-@pytest.mark.parametrize("system", ["soft", "bilstm"])
-def test_networks_without_gates_are_refused(system, here, tmp_path, capsys):
-    make_run(tmp_path / "run", system=system)
-    make_model(tmp_path / "model", system)
+def test_networks_without_gates_are_refused(here, tmp_path, capsys):
+    make_run(tmp_path / "run", system="soft")
+    make_model(tmp_path / "model", "soft")
     for args in (["--workdir", tmp_path / "run"], [tmp_path / "model", "--file", "test.csv"]):
         with pytest.raises(SystemExit):
             report(*args)
-        assert f"with gates, got the network {system!r}" in capsys.readouterr().err
+        assert "with gates, got the network 'soft'" in capsys.readouterr().err
 
 
 def test_other_runs_and_damage_are_refused(here, tmp_path, capsys):
@@ -245,6 +246,7 @@ def test_other_runs_and_damage_are_refused(here, tmp_path, capsys):
     words.save(tmp_path / "vocabulary.json")
     bare = {"config": {"model": {"hidden": 3}, "data": {"name": "ptb"}}}
     bare["vocabulary"] = words.digest()
+    (tmp_path / "classes.json").write_text(classes)
     saved(tmp_path, {"w": np.zeros(1, np.float32)}, bare)
     with pytest.raises(SystemExit):
         report("--workdir", tmp_path)
@@ -277,14 +279,3 @@ def test_without_matplotlib_there_is_no_figure(tmp_path, monkeypatch, capsys):
     assert report("--toy", "--draws", "4", "--out", tmp_path) == 0
     assert "no figure: plots need matplotlib" in capsys.readouterr().out
     assert [path.name for path in tmp_path.iterdir()] == NAMES[:1]
-
-
-def test_help_is_short(capsys):
-    with pytest.raises(SystemExit) as stop:
-        report("--help")
-    text = capsys.readouterr().out
-    assert stop.value.code == 0
-    assert len(text.splitlines()) < 60
-    assert "--workdir" in text
-    assert main(["--help"]) == 0
-    assert "gates" in capsys.readouterr().out

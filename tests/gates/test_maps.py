@@ -155,8 +155,12 @@ def test_two_devices_with_half_of_the_rows_each_give_the_same(np_rng):
 
     def function(_, rows, total):
         del total
-        hard = hard_top_k(rows[0], 2, rows[1])
-        return (), (every(*rows, jnp.cos(rows[0])), hard)
+        scores, mask = rows
+        found = {}
+        for name in ("entmax15", "entmax 1.2", "budget 2.5", "soft 2, 0.5"):
+            value, pull = jax.vjp(lambda z, f=MAPS[name][0]: f(z, mask), scores)
+            found[name] = value, pull(jnp.cos(scores))
+        return (), (found, hard_top_k(scores, 2, mask))
 
     assert_same(run("shard_map", function, (), rows), run("one", function, (), rows))
     run("explicit", function, (), rows, only_trace=True)
@@ -165,16 +169,12 @@ def test_two_devices_with_half_of_the_rows_each_give_the_same(np_rng):
 @NAMES
 def test_padding_changes_nothing_whatever_stands_there(name, np_rng):
     scores = np_rng.normal(size=(4, T)).astype(np.float32)
-    cotangent = np_rng.normal(size=(4, 2 * T)).astype(np.float32)
-    mask = np.pad(MASK, ((0, 0), (0, T)))
-    garbage = np.array([[np.nan], [np.inf], [-np.inf], [1e30]], np.float32)
-    padded = np.where(mask, np.pad(scores, ((0, 0), (0, T))), garbage)
-    want, short = both(name, scores, MASK, cotangent[:, :T])
-    got, long = both(name, padded, mask, cotangent)
-    np.testing.assert_allclose(got[:, :T], want, **F32)
-    np.testing.assert_array_equal(got[~mask], 0.0)
-    np.testing.assert_allclose(long[:, :T], short, rtol=1e-4, atol=1e-5)
-    np.testing.assert_array_equal(long[~mask], 0.0)
+    want = both(name, scores, MASK)
+    for garbage in (np.nan, np.inf, -np.inf, 1e30):
+        found = both(name, np.where(MASK, scores, np.float32(garbage)), MASK)
+        for got, clean in zip(found, want, strict=True):
+            np.testing.assert_array_equal(got, clean)
+            np.testing.assert_array_equal(got[~MASK], 0.0)
 
 
 @NAMES
@@ -230,14 +230,6 @@ def test_hard_and_cold_top_k_and_traced_options_show_nan():
         assert gates[1, 2] == 0
 
 
-@NAMES
-def test_empty_rows_are_zero_with_zero_gradient(name):
-    value, gradient = both(name, np.ones((4, T), np.float32), MASK)
-    np.testing.assert_array_equal(value[0], 0.0)
-    np.testing.assert_array_equal(gradient[0], 0.0)
-    assert np.all(np.isfinite(gradient))
-
-
 def test_rows_of_no_length_are_empty():
     for function, *_ in list(MAPS.values())[:3]:
         assert jax.eval_shape(function, np.ones((2, 0), np.float32), None).shape == (2, 0)
@@ -255,17 +247,18 @@ def test_equal_scores_share_the_total_whatever_their_size(name, offset):
 
 @NAMES
 def test_extreme_scores_equal_bisection_and_have_finite_gradients(name):
-    rows = [[1e4, 1e4, -1e4], [1e4, 0.25, 0.0], [1e4, 9999.5, 0.5], [-1e4, -1e4, 1.0]]
-    rows += [[1e30, 1.0, -1e30], [3e38, -3e38, 0.0], [1e20, -1e20, 3e19]]
-    scores = np.array([row + [-np.inf] * (T - 3) for row in rows], np.float32)
-    value, gradient = both(name, scores)
-    if name != "budget 2":  # any threshold in a gap of more than 1 gives these same gates
-        gates, _ = oracle(name, scores[:4].astype(np.float64), scores[:4] > -np.inf)
-        np.testing.assert_allclose(value[:4], gates, rtol=1e-4, atol=1e-5)
-    assert np.all(np.isfinite(value))
-    assert np.all(np.isfinite(gradient))
-    np.testing.assert_allclose(value.sum(axis=-1), MAPS[name][3], rtol=1e-4)
-    np.testing.assert_array_equal(value[:, 3:], 0.0)
+    large = [[1e4, 1e4, -1e4], [1e4, 0.25, 0.0], [1e4, 9999.5, 0.5], [-1e4, -1e4, 1.0]]
+    huge = [[1e30, 1.0, -1e30], [3e38, -3e38, 0.0], [1e20, -1e20, 3e19], [-1e30, 1.0, 1e30]]
+    for rows in (large, huge):
+        scores = np.array([row + [-np.inf] * (T - 3) for row in rows], np.float32)
+        value, gradient = both(name, scores)
+        if rows is large and name != "budget 2":  # where any threshold in a gap of more than 1 does
+            gates, _ = oracle(name, scores.astype(np.float64), scores > -np.inf)
+            np.testing.assert_allclose(value, gates, rtol=1e-4, atol=1e-5)
+        assert np.all(np.isfinite(value))
+        assert np.all(np.isfinite(gradient))
+        np.testing.assert_allclose(value.sum(axis=-1), MAPS[name][3], rtol=1e-4)
+        np.testing.assert_array_equal(value[:, 3:], 0.0)
 
 
 @pytest.mark.parametrize("off", [-1, 1])
@@ -298,8 +291,8 @@ def test_bfloat16_in_is_bfloat16_out_of_a_float32_search(name, np_rng):
 
 @jax.jit
 def along_axes(scores, mask):
-    names = {"sparsemax", "entmax 1.2", "budget 2", "soft 2, 0.5"}
-    return {(n, axis): MAPS[n][0](scores, mask, axis) for n in names for axis in (-1, 0, 1)}
+    axes = {"sparsemax": 0, "entmax15": 1, "entmax 1.2": -3, "budget 2": 1, "soft 2, 0.5": 0}
+    return {(name, axis): MAPS[name][0](scores, mask, axis) for name, axis in axes.items()}
 
 
 def test_the_named_axis_is_the_one_that_sums_under_a_broadcast_mask(np_rng):
@@ -312,26 +305,15 @@ def test_the_named_axis_is_the_one_that_sums_under_a_broadcast_mask(np_rng):
         np.testing.assert_allclose(np.moveaxis(got, axis, -1), rows.reshape(moved.shape), **F32)
 
 
-@NAMES
-def test_vmap_of_grad_equals_the_batched_call(name, np_rng):
-    scores, cotangent = np_rng.normal(size=(2, 4, T)).astype(np.float32)
-    got = per_row(scores, MASK, cotangent)[name]
-    for a, b in zip(got, both(name, scores, MASK, cotangent), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
-
-
-per_row = jax.jit(jax.vmap(lambda *row: every(*row)))
-
-
-# the dearest programs to compile: each function once
-OF_EACH_FUNCTION = ("sparsemax", "entmax15", "entmax 1.2", "budget 2.5", "soft 2, 0.5")
+# the dearest programs to compile; what is linear where no gate opens or closes is there once
+OF_SECOND_ORDER = ("sparsemax", "entmax 1.2", "soft 2, 0.5")
 
 
 @jax.jit
 def second(scores, direction, cotangent):
     """Along a direction: the gradient by forward mode, and its change by two ways."""
     found = {}
-    for name in OF_EACH_FUNCTION:
+    for name in OF_SECOND_ORDER:
         function = MAPS[name][0]
 
         def gradient(z, function=function):
@@ -521,68 +503,22 @@ def test_budget_ends_on_scores_that_mislead_newton(k, x64):
 
 clusters = jax.jit(budget)
 
-X, INTS, M = np.ones((2, 3), np.float32), np.ones((2, 3), np.int32), np.ones((2, 3), bool)
-BAD = [
-    (lambda: sparsemax(INTS), TypeError, "scores.*int32"),
-    (lambda: sparsemax(X, X), TypeError, "mask must be bool.*float32"),
-    (lambda: sparsemax(X, M[:, :2]), ValueError, r"mask.*\(2, 3\).*\(2, 2\)"),
-    (lambda: entmax15(X, M[0]), ValueError, r"mask.*\(2, 3\).*\(3,\)"),
-    (lambda: entmax15(X, axis=2), ValueError, "axis.*2"),
-    (lambda: entmax(X, 0.9), ValueError, r"alpha must be at least 1.*0\.9"),
-    (lambda: entmax(X, float("nan")), ValueError, "alpha.*nan"),
-    (lambda: entmax(X, np.array([[1.0], [0.5]])), ValueError, r"(?s)alpha.*0\.5"),
-    (lambda: entmax(X, np.ones((2, 3))), ValueError, r"alpha.*\(2, 1\).*\(2, 3\)"),
-    (lambda: entmax(INTS, 1.2), TypeError, "scores.*int32"),
-    (lambda: entmax(X, 1.2, M[:, :2]), ValueError, "mask"),
-    (lambda: budget(X, -0.5), ValueError, r"k must be in \[0, 3\], got -0\.5"),
-    (lambda: budget(X, 3.5), ValueError, r"k must be in \[0, 3\], got 3\.5"),
-    (lambda: budget(X, float("nan")), ValueError, "k must be.*nan"),
-    (lambda: budget(X, np.ones(2)), ValueError, r"k must have shape \(2, 1\).*\(2,\)"),
-    (lambda: budget(X, 1, axis=3), ValueError, "axis.*3"),
-    (lambda: budget(X, 1, M[:, :2]), ValueError, "mask"),
-    (lambda: soft_top_k(X, 4), ValueError, r"k must be in \[0, 3\], got 4"),
-    (lambda: soft_top_k(X, 1, temperature=0.0), ValueError, r"temperature.*positive.*0\.0"),
-    (lambda: soft_top_k(X, 1, temperature=-1.0), ValueError, "temperature"),
-    (
-        lambda: soft_top_k(X, 1, temperature=np.ones(2)),
-        ValueError,
-        r"temperature must have shape \(\).*\(2,\)",
-    ),
-    (lambda: soft_top_k(X, 1, X), TypeError, "mask must be bool"),
-    (lambda: hard_top_k(X, 1.0), TypeError, "k must be integers"),
-    (lambda: hard_top_k(X, 4), ValueError, r"k must be in \[0, 3\], got 4"),
-    (lambda: hard_top_k(X, 1, temperature=0.0), ValueError, "temperature"),
-    (lambda: hard_top_k(X, 1, M[:1, :2]), ValueError, "mask"),
-]
 
+def test_a_second_call_outside_jit_compiles_nothing(np_rng, caplog):
+    def all_maps(rows):
+        found = sparsemax(rows), entmax(rows, 1.3), budget(rows, 2.5)
+        cold = soft_top_k(rows, 2, temperature=0.5)
+        return *found, cold, jax.grad(lambda z: hard_top_k(z, 2)[0, 0])(rows)
 
-@pytest.mark.parametrize(("call", "error", "message"), BAD)
-def test_bad_input_is_refused_by_the_name_of_the_argument(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
-    with pytest.raises(error, match=message):
-        jax.jit(call)()
+    def compiled(rows):
+        caplog.clear()
+        with jax.log_compiles():
+            found = all_maps(rows)
+        return found, [r for r in caplog.records if "Compiling" in r.getMessage()]
 
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        sparsemax,
-        lambda z: entmax(z, 1.3),
-        lambda z: budget(z, 2.5),
-        lambda z: soft_top_k(z, 2, temperature=0.5),
-        lambda z: jax.grad(lambda z: hard_top_k(z, 2)[0, 0])(z),
-    ],
-    ids=["sparsemax", "entmax", "budget", "soft_top_k", "gradient of hard_top_k"],
-)
-def test_a_second_call_outside_jit_compiles_nothing(function, caplog):
-    rows = jax.random.normal(jax.random.key(0), (2, 5))
-    first = function(rows)
-    caplog.clear()
-    with jax.log_compiles():
-        again = function(rows)
-    assert not [r for r in caplog.records if "Compiling" in r.getMessage()]
-    np.testing.assert_array_equal(first, again)
-    with jax.log_compiles():
-        jax.jit(lambda z: function(z) + 0.123)(rows)
-    assert caplog.records  # else a compilation would not be in the log
+    rows = jnp.asarray(np_rng.normal(size=(2, 5)), jnp.float32)
+    first, seen = compiled(rows)
+    assert seen  # else a compilation would not be in the log
+    again, seen = compiled(rows)
+    assert not seen
+    jax.tree.map(np.testing.assert_array_equal, first, again)

@@ -13,6 +13,7 @@ from tests.refusals import each_row, refused
 
 KEY, KEYS = jax.random.key(0), jax.random.split(jax.random.key(0), 2)
 ZEROS, ROWS = np.zeros(3, np.float32), np.zeros((2, 3), np.float32)
+INTS, REAL = np.ones((2, 3), np.int32), np.ones((2, 3), bool)
 NAN, INF = float("nan"), float("inf")
 
 
@@ -125,6 +126,31 @@ TABLE = {
         (enumerated(draws=2.5), "draws|an integer|2.5", TypeError),
         (reported(draws=1), "draws|at least 2|1"),
         (reported(draws="3"), "draws|an integer|'3'", TypeError),
+    ],
+    "maps": [
+        (lambda: gates.sparsemax(INTS), "scores|int32", TypeError),
+        (lambda: gates.sparsemax(ROWS, ROWS), "mask|bool|float32", TypeError),
+        (lambda: gates.sparsemax(ROWS, REAL[:, :2]), "mask|(2, 3)|(2, 2)"),
+        (lambda: gates.entmax15(ROWS, REAL[0]), "mask|(2, 3)|(3,)"),
+        (lambda: gates.entmax15(ROWS, axis=2), "axis|2"),
+        (lambda: gates.entmax(ROWS, 0.9), "alpha|at least 1|0.9"),
+        (lambda: gates.entmax(ROWS, NAN), "alpha|nan"),
+        (lambda: gates.entmax(ROWS, np.array([[1.0], [0.5]])), "alpha|0.5"),
+        (lambda: gates.entmax(ROWS, np.ones((2, 3))), "alpha|(2, 1)|(2, 3)"),
+        (lambda: gates.entmax(INTS, 1.2), "scores|int32", TypeError),
+        (lambda: gates.entmax(ROWS, 1.2, REAL[:, :2]), "mask|(2, 2)"),
+        *((lambda k=k: gates.budget(ROWS, k), f"k|[0, 3]|{k}") for k in (-0.5, 3.5, NAN)),
+        (lambda: gates.budget(ROWS, np.ones(2)), "k|(2, 1)|(2,)"),
+        (lambda: gates.budget(ROWS, 1, axis=3), "axis|3"),
+        (lambda: gates.budget(ROWS, 1, REAL[:, :2]), "mask|(2, 2)"),
+        (lambda: gates.soft_top_k(ROWS, 4), "k|[0, 3]|4"),
+        (lambda: gates.soft_top_k(ROWS, 1, temperature=0.0), "temperature|positive|0.0"),
+        (lambda: gates.soft_top_k(ROWS, 1, temperature=np.ones(2)), "temperature|()|(2,)"),
+        (lambda: gates.soft_top_k(ROWS, 1, ROWS), "mask|bool", TypeError),
+        (lambda: gates.hard_top_k(ROWS, 1.0), "k|integers", TypeError),
+        (lambda: gates.hard_top_k(ROWS, 4), "k|[0, 3]|4"),
+        (lambda: gates.hard_top_k(ROWS, 1, temperature=0.0), "temperature|positive"),
+        (lambda: gates.hard_top_k(ROWS, 1, REAL[:1, :2]), "mask|(1, 2)"),
     ],
     "estimators": [
         (expected(gates.DisARM), "estimator|DisARM|write DisARM"),

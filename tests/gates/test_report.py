@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from gatedjax import gates
-from tests.gates import _oracles
 from tests.gates._cases import BIASED, ESTIMATORS, UNBIASED, name
 from tests.tolerances import F32, F64
 
@@ -138,11 +137,3 @@ def test_what_an_estimator_does_not_state_is_not_listed_as_unbiased():
     assert listed == ["not stated", "no", "yes", "no"]
     assert [row["unbiased"] for row in found.records()] == [None, False, True, False]
     assert all(isinstance(one.unbiased, bool) for one in ESTIMATORS)  # the library states its own
-
-
-def test_the_oracle_is_the_truth_of_the_report(x64):
-    found = gates.report(quartic, LOGITS, [gates.Enumerate()], key=jax.random.key(0), draws=4)
-    want = _oracles.truth(lambda g: np.sum((g - 0.1) ** 4), LOGITS)
-    np.testing.assert_allclose(found.truth.gradient, want[2], **F64)
-    assert found.rows[0].mse < 1e-20
-    assert found.rows[0].evaluations == 16

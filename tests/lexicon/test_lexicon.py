@@ -18,7 +18,6 @@ from scipy.special import softmax
 from threadpoolctl import threadpool_limits
 
 from gatedjax.lexicon import (
-    EmptyLexicon,
     choose_words,
     fit_lexicon,
     fit_weights,
@@ -451,41 +450,3 @@ def test_the_temperature_divides_the_logits_and_their_parts(num_classes):
     parts = warm.parts(TEXTS[0])
     total = np.exp(parts.bias + parts.words.sum(0) + parts.pairs.sum(0))
     np.testing.assert_allclose(total / total.sum(), expected[0], rtol=1e-9)
-    for wrong in ((1.0, 1.0, 1.0, 0.0), (1.0, 2.0), (1.0, 1.0, 1.0, np.nan)):
-        with pytest.raises(ValueError, match="temperatures must be 4 positive, finite numbers"):
-            dataclasses.replace(plain, temperatures=wrong).check()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"sample_weight": np.ones(3)}, "sample_weight must have shape"),
-        ({"sample_weight": -np.ones(len(TEXTS))}, "finite numbers of at least 0"),
-        ({"sample_weight": np.zeros(len(TEXTS))}, "some above 0"),
-        ({"labels": LABELS[:-1]}, "the same length"),
-        ({"labels": LABELS * 1.0}, "integers in"),
-        ({"labels": LABELS + 1}, "integers in"),
-        ({"num_classes": 1}, "num_classes must be at least 2"),
-        ({"shares": (0.5, 1.0)}, "falling"),
-        ({"shares": ()}, "falling"),
-        ({"shares": (1.0, 0.0)}, "falling"),
-        ({"texts": [[]] * len(TEXTS)}, "at least one word"),
-        ({"pseudo_count": -1.0}, "pseudo_count must be a finite number of at least 0"),
-        ({"pseudo_count": float("nan")}, "pseudo_count must be a finite number"),
-    ],
-)
-def test_wrong_arguments_are_refused(change, message):
-    arguments = {"texts": TEXTS, "labels": LABELS, "num_classes": 2, "shares": (1.0,)} | change
-    with pytest.raises(ValueError, match=message):
-        next(fit_lexicon(**arguments))
-
-
-def test_a_density_that_leaves_nothing_is_refused():
-    with pytest.raises(EmptyLexicon, match=r"share must leave a word to read, got 0\.001"):
-        list(fit_lexicon(TEXTS, LABELS, 2, (1.0, 0.001)))
-
-
-def test_too_many_weights_are_refused(monkeypatch):
-    monkeypatch.setattr("gatedjax.lexicon._fit._MOST_WEIGHTS", 100)
-    with pytest.raises(ValueError, match="at most 100 weights for a lexicon, got "):
-        next(fit_lexicon(TEXTS, LABELS, 2))

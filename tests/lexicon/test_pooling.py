@@ -174,16 +174,3 @@ def test_half_precision_vectors_and_many_classes():
     pooling = next(fit_pooling(texts, labels + 1, 4, [0.5]))
     assert pooling.weights.shape == (5, 4)
     assert (pooling.read(texts).probabilities.argmax(1) == labels + 1).mean() > 0.9
-
-
-@pytest.mark.parametrize(
-    ("texts", "labels", "message"),
-    [
-        ([np.ones((2, 3))], [0, 1], "the same length"),
-        ([np.ones((2, 3)), np.ones((2, 4))], [0, 1], "the same width"),
-        ([np.ones((0, 3)), np.ones((0, 3))], [0, 1], "at least one token"),
-    ],
-)
-def test_bad_input_is_refused(texts, labels, message):
-    with pytest.raises(ValueError, match=message):
-        next(fit_pooling(texts, np.array(labels), 2, [1.0]))

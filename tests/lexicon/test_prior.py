@@ -97,6 +97,24 @@ def test_a_text_without_a_known_word_that_is_read_gets_the_prior(kind, share, we
     assert reasons == ({NOTHING_KNOWN} if share == 1 else {NOTHING_KNOWN, NOTHING_READ})
 
 
+@pytest.mark.parametrize("num_alone", [10, 11])
+def test_letters_alone_are_read_if_enough_training_texts_share_no_word(num_alone):
+    """Family names tell the class by their ends, and each occurs in a single text."""
+    stems = [first + second for first in "bdgklmnprst" for second in ("ar", "el", "ov")]
+    texts = [[stem + end] for stem in stems[:num_alone] for end in ("ski", "sen")][:num_alone]
+    labels = np.array([text[0].endswith("ski") for text in texts] + [True, False] * 20, int)
+    texts += [["see", "him"], ["see", "her"]] * 20
+    for lexicon in fit_lexicon(texts, labels, 2, [1.0, 0.7]):
+        reading = lexicon.read([["tarski"], ["tarsen"], ["@tarski"], ["zzz"], []])
+        is_read = lexicon.letters_suffice
+        assert is_read == (num_alone > 10)
+        assert reading.is_prior.tolist() == [not is_read] * 2 + [True] * 3
+        assert [gates.tolist() for gates in reading.is_read[:2]] == [[is_read]] * 2
+        if is_read:
+            assert reading.probabilities[:2].argmax(1).tolist() == [1, 0]
+        np.testing.assert_array_equal(reading.probabilities[2:], [lexicon.prior] * 3)
+
+
 def test_the_prior_has_no_temperature_and_its_logits_give_its_probabilities():
     for kind in ("classes", "labels"):
         lexicon = fit(kind, 0.3, WEIGHTS)
@@ -119,11 +137,3 @@ def test_a_class_of_all_or_of_no_weight_has_finite_logits(kind):
     reading = lexicon.read([[]])
     assert reading.probabilities[0, 1] == 1
     assert np.isfinite(reading.logits).all()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_damaged_prior_is_refused(kind):
-    lexicon = fit(kind, 0.3, None)
-    for prior in (np.zeros(9), lexicon.prior * np.nan):
-        with pytest.raises(ValueError, match="prior must"):
-            dataclasses.replace(lexicon, prior=prior).check()

@@ -7,13 +7,12 @@ import jax
 import numpy as np
 import pytest
 
-from gatedjax.gates import Gates
 from gatedjax.models import GANet, GANetConfig, GANetTask
 from tests._drawn import drawn
 from tests._grouped import grouped
+from tests.functional.rau_oracle import sigmoid
 from tests.models._losses import total_loss
 from tests.models._passes import Recording, apply, evaluate, in_numpy, make_batch
-from tests.refusals import refused
 from tests.tolerances import F32
 
 # One layer, three rows of eight tokens: compilation is what these tests spend their time on.
@@ -69,28 +68,24 @@ def sharpened(params, scale=4.0):
     }
 
 
-def _sigmoid(x):
-    return 1 / (1 + np.exp(-x))
-
-
-def _lstm_loop(p, xs, reverse):
+def _lstm_loop(p, xs, gates, reverse):
+    """States of an LSTM that moves by the gate of each step."""
     names = ("kernel", "recurrent_kernel", "bias")
     w, u, b = (np.asarray(p[name], np.float64) for name in names)
     n = u.shape[0]
     h, c, out = np.zeros(n), np.zeros(n), np.zeros((len(xs), n))
     for t in reversed(range(len(xs))) if reverse else range(len(xs)):
         i, f, g, o = np.split(xs[t] @ w + h @ u + b, 4)
-        c = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
-        h = _sigmoid(o) * np.tanh(c)
-        out[t] = h
+        new_c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        new_h = out[t] = sigmoid(o) * np.tanh(new_c)
+        h, c = (gates[t] * new + (1 - gates[t]) * old for new, old in ((new_h, h), (new_c, c)))
     return out
 
 
-def _bilstm_loop(p, layer, xs):
-    return np.concatenate(
-        [_lstm_loop(p[f"layer_{layer}"][d], xs, d == "backward") for d in ("forward", "backward")],
-        1,
-    )
+def _bilstm_loop(p, layer, xs, gates=None):
+    own, gates = p[f"layer_{layer}"], np.ones(len(xs)) if gates is None else gates
+    ways = [_lstm_loop(own[d], xs, gates, d == "backward") for d in ("forward", "backward")]
+    return np.concatenate(ways, axis=1)
 
 
 def _oracle(params, tokens, gates, merge="concat", post_tanh=True):
@@ -138,17 +133,13 @@ def test_forward_pass_equals_loops_over_the_equations(train, options, np_rng):
         assert set(gates) <= {0.0, 1.0} or train
 
 
-@pytest.mark.parametrize(
-    ("system", "train"),
-    [("ganet", False), ("bilstm", True)],
-)
-def test_padding_and_batch_company_change_no_example(system, train, np_rng):
-    task = make_task(system=system, recurrent_dropout=0.2, layer_dropout=0.2)
-    batch = make_batch(np_rng)
+def test_padding_and_batch_company_change_no_evaluation(np_rng):
+    """That training does not depend on them is a matter of test_every_task."""
+    task, batch = make_task(), make_batch(np_rng)
     params = draw(task)
 
     def run(b):
-        return apply(task.model, params, b, rngs(), train=train)
+        return apply(task.model, params, b, rngs())
 
     many = run(batch)
     turned = run({k: v[::-1] for k, v in batch.items()})
@@ -157,9 +148,8 @@ def test_padding_and_batch_company_change_no_example(system, train, np_rng):
         one = run({k: v[row : row + 1] for k, v in wide.items()})
         for other, place in ((many, row), (turned, 2 - row)):
             np.testing.assert_allclose(other.logits[place], one.logits[0], **F32)
-            if system == "ganet":
-                np.testing.assert_array_equal(other.gates[place], one.gates[0, :8])
-                np.testing.assert_array_equal(one.gates[0, 8:], 0.0)
+            np.testing.assert_array_equal(other.gates[place], one.gates[0, :8])
+            np.testing.assert_array_equal(one.gates[0, 8:], 0.0)
 
 
 def test_a_text_without_words_is_evaluated_under_all_gates(np_rng):
@@ -178,46 +168,10 @@ def test_penalty_is_lambda_times_the_mean_gate_over_true_lengths(penalty_on, np_
     extra = 0.0
     for row, length in enumerate(batch["lengths"]):
         soft = np.asarray(output.gates[row, :length], np.float64)
-        probability = _sigmoid(np.asarray(output.gate_logits[row, :length], np.float64))
+        probability = sigmoid(np.asarray(output.gate_logits[row, :length], np.float64))
         extra += 0.5 * (soft if penalty_on == "gate" else probability).sum() / float(length)
     cross_entropy = float(metrics["cross_entropy"].total)
     np.testing.assert_allclose(float(total) - cross_entropy, extra, rtol=1e-4)
-
-
-def test_gradient_reaches_the_auxiliary_network_through_attention_and_through_the_penalty(np_rng):
-    batch = make_batch(np_rng)
-    task = make_task()
-    params, through = draw(task), {}
-    for penalty in (0.0, 10.0):
-        grads = train(task, params, batch, rngs(), np.float32(penalty))[-1]
-        through[penalty] = grads["auxiliary"]["gate"]["kernel"]
-    assert np.abs(through[0.0]).max() > 0
-    assert np.abs(through[10.0] - through[0.0]).max() > 1e-3
-
-
-def test_sampled_gates_follow_the_key(np_rng):
-    task = make_task()
-    batch = make_batch(np_rng, lengths=(8, 8, 8))
-    params = draw(task)
-    one, again, other = (apply(task.model, params, batch, rngs(n)).gates for n in (0, 0, 1))
-    np.testing.assert_array_equal(one, again)
-    assert (one != other).any()
-
-
-def test_bfloat16_stays_close_to_float32(np_rng):
-    batch = make_batch(np_rng)
-    task, low = make_task(), make_task(dtype="bfloat16")
-    params = draw(task)
-    wide, narrow = (apply(t.model, params, batch, train=True) for t in (task, low))
-    np.testing.assert_allclose(narrow.logits, wide.logits, atol=1e-2)
-    assert narrow.gate_logits.dtype == np.float32
-
-
-def test_batch_of_the_wrong_rank_is_refused(np_rng):
-    task = make_task()
-    batch = make_batch(np_rng)
-    with pytest.raises(ValueError, match="tokens"):
-        jax.eval_shape(task.init, jax.random.key(0), batch | {"lengths": np.ones((3, 1), int)})
 
 
 @pytest.mark.slow
@@ -231,53 +185,3 @@ def test_nan_in_a_word_vector_shows_in_the_loss_of_its_example_only(np_rng):
     output = apply(task.model, params, batch, rngs(), train=True)
     assert np.isnan(output.logits[0]).all()
     assert np.isfinite(output.logits[1:]).all()
-
-
-@pytest.mark.parametrize("soft", [False, True])
-def test_given_gates_are_checked_at_the_door(soft, np_rng):
-    task, batch = make_task(), make_batch(np_rng)
-    params, shape = draw(task), batch["tokens"].shape
-    run = functools.partial(task.model.apply, {"params": params}, batch)
-    for gates, parts, error in (
-        (-np.ones((1, *shape), np.float32), "gates|negative|-1.0", ValueError),
-        (np.ones((1, shape[0], shape[1] + 1), np.float32), f"gates|{shape}|9", ValueError),
-        (np.ones((1, *shape), np.int32), "gates|floating point|int32", TypeError),
-    ):
-        refused(functools.partial(run, gates, soft=soft, method="with_gates"), parts, error)
-
-    def attend(model, batch, logarithms):
-        gates = Gates(np.ones(shape, np.float32), logarithms, soft)
-        return model.attend(model.encode(batch), gates, batch)
-
-    for logarithms, parts, error in (
-        (np.ones(shape, np.float32), "gates.logarithms|positive|1.0|`Gates.values`", ValueError),
-        (np.zeros((1, *shape), np.float32), "gates.logarithms|same shape", ValueError),
-        (np.zeros(shape, np.int32), "gates.logarithms|floating point|int32", TypeError),
-    ):
-        refused(functools.partial(run, logarithms, method=attend), parts, error)
-
-
-def test_filler_rows_change_no_metric_of_evaluation(np_rng):
-    """Two parts that are filled up add to the whole, totals and counts alike."""
-    task = make_task()
-    batch = make_batch(np_rng)
-    params = draw(task)
-    filler = {name: np.zeros_like(value) for name, value in batch.items()}
-    filler["example_id"] -= 1
-
-    def filled(real):
-        real = np.array(real)
-        return {
-            name: np.where(real if value.ndim == 1 else real[:, None], value, filler[name])
-            for name, value in batch.items()
-        }
-
-    whole, first, second = (
-        evaluate(task, params, part)[0]
-        for part in (batch, filled([True, True, False]), filled([False, False, True]))
-    )
-    for name, ratio in whole.items():
-        added = first[name] + second[name]
-        np.testing.assert_allclose(added.total, ratio.total, err_msg=name, **F32)
-        np.testing.assert_allclose(added.count, ratio.count, err_msg=name, **F32)
-    assert whole["loss"].count == 3 * first["loss"].count / 2

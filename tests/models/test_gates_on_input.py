@@ -9,12 +9,11 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax.models import GANet, GANetConfig
-from tests._modes import assert_same, run
+from tests.functional.rau_oracle import sigmoid
 from tests.models._passes import apply, in_numpy, make_batch
 from tests.models.test_ga_net import (
     QUIET,
     _bilstm_loop,
-    _sigmoid,
     draw,
     make_task,
     rngs,
@@ -83,7 +82,7 @@ def test_hard_gates_read_the_open_words_alone_and_soft_ones_scale_what_is_read(n
         np.testing.assert_allclose(hard.logits[row], logits, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(hard.attention[row, :length][is_open], weights, rtol=1e-4)
         np.testing.assert_array_equal(hard.attention[row, :length][~is_open], 0)
-        open_probability = _sigmoid(np.asarray(soft.gate_logits[row, :length], np.float64))
+        open_probability = sigmoid(np.asarray(soft.gate_logits[row, :length], np.float64))
         np.testing.assert_allclose(expected.gates[0, row, :length], open_probability, rtol=1e-4)
         for output, gates in ((soft, soft.gates[row]), (expected, expected.gates[0, row])):
             gates = np.asarray(gates[:length], np.float64)
@@ -132,27 +131,9 @@ def test_a_closed_word_has_no_gradient_and_an_open_one_has(np_rng):
     np.testing.assert_array_equal(moved > 0, gates[0] > 0)
 
 
-def skipping_loop(p, xs, gates, reverse):
-    """(candidate states, final state) of an LSTM whose state moves by the gate of each step."""
-    w, u, b = (np.asarray(p[k], np.float64) for k in ("kernel", "recurrent_kernel", "bias"))
-    h, c, out = np.zeros(len(u)), np.zeros(len(u)), np.zeros((len(xs), len(u)))
-    for t in reversed(range(len(xs))) if reverse else range(len(xs)):
-        i, f, g, o = np.split(xs[t] @ w + h @ u + b, 4)
-        new_c = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
-        new_h = out[t] = _sigmoid(o) * np.tanh(new_c)
-        h, c = (gates[t] * new + (1 - gates[t]) * old for new, old in ((new_h, h), (new_c, c)))
-    return out
-
-
 def skipping_loss(params, xs, gates, label):
     """Cross-entropy of a text whose gates may lie between 0 and 1."""
-    states = np.concatenate(
-        [
-            skipping_loop(params["backbone"]["layer_0"][d], xs, gates, d == "backward")
-            for d in ("forward", "backward")
-        ],
-        axis=-1,
-    )
+    states = _bilstm_loop(params["backbone"], 0, xs, gates)
     w = np.asarray(params["score"]["Dense_0"]["kernel"], np.float64)[:, 0]
     weights = gates * np.exp(np.tanh(states) @ w)
     out = params["classifier"]
@@ -179,7 +160,7 @@ def test_straight_through_reads_the_open_words_alone_and_has_the_slope_of_soft_g
         logits = np.asarray(output.gate_logits[row, :length], np.float64)
         loss += skipping_loss(params, xs, gates, label)
         noise = noises(batch)[row, :length]
-        soft = _sigmoid((logits + noise) / tau)
+        soft = sigmoid((logits + noise) / tau)
         if not (logits + noise > 0).any():
             continue  # a gate that is opened by the rule has no derivative
         for t, step in enumerate(1e-6 * np.eye(length)):
@@ -236,16 +217,3 @@ def test_every_draw_of_evaluation_is_what_the_same_gates_give(np_rng):
     called = apply(task.model, params, batch, rngs())
     np.testing.assert_array_equal(called.gates, sampled.gates[0])
     np.testing.assert_allclose(called.logits, sampled.logits[0], **F32)
-
-
-def test_two_devices_evaluate_as_one_does(np_rng):
-    task = make_task(gates_on="input")
-    batch = make_batch(np_rng, LENGTHS)
-
-    def evaluate(params, rows, total):
-        metrics, predictions = task.evaluate(params, rows)
-        return total(metrics["loss_sample"].total), predictions
-
-    params = draw(task)
-    assert_same(run("shard_map", evaluate, params, batch), run("one", evaluate, params, batch))
-    run("explicit", evaluate, params, batch, only_trace=True)

@@ -1,25 +1,22 @@
-"""The RAU language model: costs against a NumPy loop, windows, dropout, training."""
+"""The RAU language model: costs against a NumPy loop, windows, dropout."""
 
 import functools
 
 import jax
 import numpy as np
-import optax
 import pytest
 
 from gatedjax.functional import RAUWeights
 from gatedjax.models import RAUConfig, RAULanguageModel, RAULanguageTask
 from gatedjax.training import (
     Carried,
-    init_state,
-    make_train_step,
-    merge,
     to_floats,
 )
 from tests._drawn import drawn
 from tests._grouped import grouped
 from tests._weights import weights_of
-from tests.functional.rau_oracle import numpy_rau_step, sigmoid
+from tests.functional.rau_oracle import numpy_rau_step
+from tests.functional.test_recurrence import numpy_gru, numpy_lstm
 from tests.models._losses import total_loss
 from tests.models._passes import in_numpy
 from tests.tolerances import F32
@@ -91,34 +88,22 @@ def same(got, want, **tolerance):
         np.testing.assert_allclose(a, b, **tolerance)
 
 
-def numpy_gru(w, u, b, h, x):
-    a, n = x @ w + b, len(h)
-    r, z = (sigmoid(a[k * n : (k + 1) * n] + h @ u[:, k * n : (k + 1) * n]) for k in range(2))
-    return (1 - z) * h + z * np.tanh(a[2 * n :] + (r * h) @ u[:, 2 * n :])
-
-
-def numpy_lstm(w, u, b, carry, x):
-    i, f, g, o = np.split(x @ w + carry[0] @ u + b, 4)
-    c = sigmoid(f) * carry[1] + sigmoid(i) * np.tanh(g)
-    return sigmoid(o) * np.tanh(c), c
-
-
 def oracle(cell, params, tokens, targets):
     """What each token of one row costs, from the equations, starting at the zero state."""
     params = jax.tree.map(lambda p: np.asarray(p, np.float64), params)
     layers = [weights_of(RAUWeights, params["recurrent"], layer)[:3] for layer in range(2)]
-    states = [(np.zeros(H), np.zeros(H)) if cell == "lstm" else np.zeros(H) for _ in layers]
+    states = [(np.zeros(H), np.zeros(H)) if cell == "lstm" else (np.zeros(H),) for _ in layers]
+    step = {
+        "rau": lambda weights, h, x, drop: (numpy_rau_step(RAUWeights(*weights), *h, x, drop),),
+        "gru": numpy_gru,
+        "lstm": numpy_lstm,
+    }[cell]
     costs = []
     for token, target in zip(tokens, targets, strict=True):
         x = params["embed"]["embedding"][token]
         for k, weights in enumerate(layers):
-            if cell == "rau":
-                states[k] = x = numpy_rau_step(RAUWeights(*weights), states[k], x, 1.0)
-            elif cell == "gru":
-                states[k] = x = numpy_gru(*weights, states[k], x)
-            else:
-                states[k] = numpy_lstm(*weights, states[k], x)
-                x = states[k][0]
+            states[k] = step(weights, states[k], x, 1.0)
+            x = states[k][0]
         logits = x @ params["kernel"] + params["bias"]
         costs.append(np.log(np.sum(np.exp(logits))) - logits[target])
     return np.array(costs)
@@ -184,35 +169,6 @@ def test_the_loss_is_the_summed_cost_times_the_steps_and_padding_has_no_part(np_
     same(others, grads, rtol=0)
 
 
-def test_perplexity_over_batches_weighs_every_token_alike(np_rng):
-    task = make_task()
-    batches = [make_batch(np_rng), make_batch(np_rng, lengths=(1, 0, 1))]
-    params = draw(task, batches[0], np_rng)
-    carry = task.init_carried(None, batches[0]).rows
-    parts, costs = [], []
-    for batch in batches:
-        metrics, _, _ = evaluate(task, params, batch, Carried(carry))
-        parts.append(metrics)
-        real = batch["token_weight"] > 0
-        costs.append(np.asarray(score(task, params, batch, carry)[0])[real])
-    got = to_floats(merge(*parts))["perplexity"]
-    assert got == pytest.approx(np.exp(np.concatenate(costs).mean()), rel=1e-5)
-    assert got != pytest.approx(np.mean([to_floats(m)["perplexity"] for m in parts]), rel=1e-3)
-
-
-def test_bfloat16_products_are_close_and_costs_and_carry_are_float32(np_rng):
-    batch = make_batch(np_rng)
-    params = draw(make_task(), batch, np_rng)
-    want, wide = score(make_task(), params, batch, zeros(make_task(), batch))
-    narrow = make_task(dtype="bfloat16")
-    costs, carry = score(narrow, params, batch, zeros(narrow, batch))
-    assert {leaf.dtype for leaf in jax.tree.leaves((costs, carry))} == {np.dtype(np.float32)}
-    real = batch["token_weight"] > 0
-    np.testing.assert_allclose(costs[real], want[real], atol=0.1)
-    assert not np.array_equal(costs[real], want[real])
-    same(carry, wide, atol=0.05)
-
-
 # windows -------------------------------------------------------------------------------------
 
 
@@ -261,15 +217,6 @@ def test_padding_changes_no_cost_and_no_carry(config, np_rng):
     same(jax.tree.map(lambda c: c[2], (carry, start)), jax.tree.map(lambda c: c[2], (start, start)))
 
 
-def test_a_window_of_one_step_of_one_row_is_legal(np_rng):
-    task, batch = make_task(), make_batch(np_rng, lengths=(1,), size=1)
-    params = draw(task, batch, np_rng)
-    costs = score(task, params, batch, zeros(task, batch))[0]
-    np.testing.assert_allclose(
-        costs[0], oracle("rau", params, batch["tokens"][0], batch["targets"][0]), **F32
-    )
-
-
 # dropout -------------------------------------------------------------------------------------
 
 NOISY = {"embedding_dropout": 0.5, "layer_dropout": 0.5, "state_dropout": 0.5}
@@ -304,22 +251,6 @@ def test_every_step_has_its_own_dropout_mask(name, np_rng):
     assert len(np.unique(states.round(5), axis=0)) > 2
     if name == "state_dropout":
         np.testing.assert_allclose(states, np.where(states == 0, 0, 2 * still), **F32)
-
-
-def test_only_recurrent_dropout_reaches_the_recurrent_connections(np_rng):
-    batch = make_batch(np_rng)
-    plain, noisy = make_task(), make_task(**NOISY)
-    params = draw(plain, batch, np_rng)
-    own = params["recurrent"]
-    # nothing enters but by the recurrent connections
-    for layer in own.values():
-        layer["forward"]["kernel"] *= 0
-    carry = jax.tree.map(lambda c: np_rng.normal(size=c.shape).astype(c.dtype), zeros(plain, batch))
-    want = score(plain, params, batch, carry)[1]
-    same(score(noisy, params, batch, carry, train=True)[1], want, **F32)
-    other = score(make_task(recurrent_dropout=0.5), params, batch, carry, train=True)[1]
-    for got, kept in zip(other, want, strict=True):
-        assert not np.allclose(got[:2], kept[:2], rtol=1e-2)
 
 
 def test_training_without_dropout_needs_no_random_bits(np_rng):
@@ -357,40 +288,3 @@ def test_parameter_counts_of_the_small_model(cell, count, np_rng):
     task = RAULanguageTask(RAULanguageModel(network, vocab_size=10_000))
     params = jax.eval_shape(task.init, jax.random.key(0), make_batch(np_rng))
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == count
-
-
-# training ------------------------------------------------------------------------------------
-
-
-def test_a_short_text_is_learnt_by_heart_with_the_state_of_the_window_before():
-    # The next word depends on the last two, and a window may begin anywhere: who reads it from the
-    # zero state has a perplexity above 1.1.
-    text = np.tile([0, 0, 1, 1, 2], 4)
-    task = make_task(hidden=12, embedding_dim=6, init_scale=0.3)
-    batch = make_batch(np.random.default_rng(0), lengths=(3, 3), size=3)
-
-    def window(first):
-        at = np.array([[first], [first + 2]]) + np.arange(3)
-        return batch | {"tokens": text[at], "targets": text[at + 1]}
-
-    stacked = jax.tree.map(lambda *parts: np.stack(parts), *map(window, range(0, 15, 3)))
-    tx = optax.chain(optax.clip_by_global_norm(5.0), optax.adam(0.03))
-    step = make_train_step(task, tx)
-
-    @jax.jit
-    def run(stacked):
-        first = jax.tree.map(lambda leaf: leaf[0], stacked)
-        state = init_state(task, tx, jax.random.key(0), first)
-
-        def epoch(state, _):
-            return jax.lax.scan(lambda s, b: step(s, b, jax.random.key(0)), state, stacked)
-
-        return jax.lax.scan(epoch, state, None, length=60)
-
-    state, metrics = jax.tree.map(np.asarray, run(stacked))
-    assert int(state.step) == 300
-    mean = lambda epoch: float(  # noqa: E731
-        metrics["perplexity"].total[epoch].sum() / metrics["perplexity"].count[epoch].sum()
-    )
-    assert np.exp(mean(0)) > 2
-    assert np.exp(mean(-1)) < 1.03

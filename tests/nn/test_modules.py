@@ -94,41 +94,32 @@ def test_resets_keep_segments_apart_in_all_layers_and_directions():
         jax.eval_shape(call, variables, xs)
 
 
-@pytest.mark.parametrize("reset_after", [False, True])
-def test_gru_equals_the_functional_call(reset_after):
-    xs = normal(2, 5, 3)
-    module = gnn.GRU(4, reset_after=reset_after)
-
-    @jax.jit
-    def both(variables, xs):
-        weights = weights_of(F.GRUWeights, variables["params"])
-        return module.apply(variables, xs), F.gru(weights, xs, reset_after=reset_after)
-
-    ((carry,), got), (last, expected) = both(filled(module, xs), xs)
-    np.testing.assert_allclose(got, expected, **F32)
-    np.testing.assert_allclose(carry, last, **F32)
-
-
-RAU_FIELDS = {
-    "feature_proj": (F.RAUWeights, 0),
-    "sigmoid": (F.RAUHiddenWeights, 6),
-    "concat": (F.RAUConcatWeights, 0),
-    "matrix": (F.RAUMatrixWeights, 0),
-    "time_causal": (F.RAUHiddenWeights, 0),
+LAYERS = {
+    "gru": (gnn.GRU, F.gru, F.GRUWeights, {}),
+    "gru reset after": (gnn.GRU, F.gru, F.GRUWeights, {"reset_after": True}),
+    "rau": (gnn.RAU, F.rau, F.RAUWeights, {}),
+    "rau concat": (gnn.RAU, F.rau, F.RAUConcatWeights, {"attention": "concat"}),
+    "rau matrix": (gnn.RAU, F.rau, F.RAUMatrixWeights, {"attention": "matrix"}),
+    "rau time_causal": (gnn.RAU, F.rau, F.RAUHiddenWeights, {"attention": "time_causal"}),
+    "rau hidden": (
+        functools.partial(gnn.RAU, attn_hidden=6),
+        F.rau,
+        F.RAUHiddenWeights,
+        {"attention": "sigmoid", "reset_after": True},
+    ),
 }
 
 
-@pytest.mark.parametrize("attention", RAU_FIELDS)
-def test_rau_equals_the_functional_call(attention):
-    kind, inner = RAU_FIELDS[attention]
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_equals_the_functional_call(name):
+    kind, unroll, weights_kind, options = LAYERS[name]
     xs, mask = normal(2, 5, 3), real([5, 2], 5)
-    options = {"attention": attention, "reset_after": inner > 0}
-    module = gnn.RAU(4, attn_hidden=inner, **options)
+    module = kind(4, **options)
 
     @jax.jit
     def both(variables, xs):
-        weights = weights_of(kind, variables["params"])
-        return module.apply(variables, xs, mask), F.rau(weights, xs, mask, **options)
+        weights = weights_of(weights_kind, variables["params"])
+        return module.apply(variables, xs, mask), unroll(weights, xs, mask, **options)
 
     ((carry,), got), (last, expected) = both(filled(module, xs), xs)
     np.testing.assert_allclose(got, expected, **F32)
@@ -223,24 +214,6 @@ def test_the_initial_carry_is_the_one_that_none_stands_for(module):
     rows = (jax.tree.map(lambda leaf: np.asarray(leaf)[2], tree) for tree in (carries, initial))
     for got, want in zip(*map(jax.tree.leaves, rows), strict=True):
         np.testing.assert_array_equal(got, want)
-
-
-def test_the_directions_of_a_layer_drop_different_units(rng):
-    """Both read a constant sequence with the same weights, and differ by what they drop alone."""
-    module = gnn.LSTM(6, bidirectional=True, recurrent_dropout=0.5)
-    xs = np.ones((2, 4, 3), np.float32)
-    params = filled(module, xs)["params"]
-    both = {"layer_0": dict.fromkeys(("forward", "backward"), params["layer_0"]["forward"])}
-
-    @jax.jit
-    def run(params, rng):
-        plain = module.apply({"params": params}, xs)[1]
-        rngs = {"dropout": rng}
-        return plain, module.apply({"params": params}, xs, deterministic=False, rngs=rngs)[1]
-
-    for outputs, equal in zip(run(both, rng), (True, False), strict=True):
-        ahead, back = np.split(outputs, 2, axis=-1)
-        assert np.allclose(ahead, back[:, ::-1], atol=1e-6) == equal
 
 
 @pytest.mark.parametrize(

@@ -59,14 +59,8 @@ OPTIONS = {
 }
 
 
-def total(outputs):
-    """The sum of functions of all outputs; -inf, the log-odds of closed gates, is left out."""
-    leaves = [jnp.where(jnp.isfinite(x), x, 0) for x in jax.tree.leaves(outputs)]
-    return sum(jnp.sum(jnp.sin(leaf)) for leaf in leaves)
-
-
 @pytest.mark.parametrize("name", CASES)
-def test_values_and_gradients_equal_those_of_linen(name):
+def test_values_equal_those_of_linen(name):
     linen, (kind, *widths), inputs = CASES[name]
     params = drawn(linen.init, *inputs)["params"]
 
@@ -78,20 +72,11 @@ def test_values_and_gradients_equal_those_of_linen(name):
         graph, state, rest = nnx.split(module, nnx.Param, ...)
         chex.assert_trees_all_equal_shapes_and_dtypes(nnx.to_pure_dict(state), params)
 
-        def by_linen(params):
-            outputs = linen.apply({"params": params}, *inputs)
-            return total(outputs), outputs
+        nnx.replace_by_pure_dict(state, params)
+        return nnx.merge(graph, state, rest)(*inputs), linen.apply({"params": params}, *inputs)
 
-        def by_nnx(params):
-            nnx.replace_by_pure_dict(state, params)
-            outputs = nnx.merge(graph, state, rest)(*inputs)
-            return total(outputs), outputs
-
-        return [jax.value_and_grad(call, has_aux=True)(params) for call in (by_linen, by_nnx)]
-
-    ((_, want), want_gradient), ((_, got), gradient) = both(params)
+    got, want = both(params)
     chex.assert_trees_all_close(got, want, atol=1e-6)
-    chex.assert_trees_all_close(gradient, want_gradient, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell", "RAUCell"])

@@ -62,9 +62,9 @@ def test_a_cell_of_this_library_is_the_program_of_its_layer(name):
     assert program(own) == program(layer)
 
 
-@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("name", ["lstm", "rau"])
 def test_a_cell_of_flax_has_masks_resets_carries_and_both_dropouts(name):
-    """`masked_scan` of the step against `lstm`, `gru` and `rau`, in values and gradients."""
+    """`masked_scan` of the step against `lstm` and `rau`, in values and gradients."""
     layer, cell, options = CELLS[name]
     noisy = {"dropout": 0.5, "recurrent_dropout": 0.5, "bidirectional": True}
     noisy["num_layers"] = 2 if name == "lstm" else 1  # most of the time is compilation
@@ -97,7 +97,7 @@ def test_a_cell_of_flax_has_masks_resets_carries_and_both_dropouts(name):
     chex.assert_trees_all_close(got, want, atol=2e-6)
 
 
-@pytest.mark.parametrize("kind", [nn.OptimizedLSTMCell, nn.GRUCell, nn.MGUCell, nn.SimpleCell])
+@pytest.mark.parametrize("kind", [nn.OptimizedLSTMCell, nn.MGUCell])
 def test_flax_s_cells_run_as_in_bidirectional(kind):
     theirs = nn.Bidirectional(nn.RNN(kind(H)), nn.RNN(kind(H)))
     ours = gnn.Recurrent(kind(H), bidirectional=True, return_carry=False)

@@ -54,6 +54,22 @@ def selective(*inputs, given=None, **options):
     return made(module, *(inputs or (XS, MASK)), **(given or {}))
 
 
+def decoding(rows=3, **options):
+    """Decodes a token with a cache of no selector, of 2 heads and width 6."""
+    module = gnn.SelectiveSelfAttention(**({"num_heads": 2} | options))
+    cache = gnn.SelectiveSelfAttention(2, selector="none").initial_cache(3, 5, 6)
+    variables = jax.eval_shape(module.init, jax.random.key(0), XS)
+    run = functools.partial(module.apply, method="decode")
+    return lambda: jax.eval_shape(run, variables, cache, XS[:rows, :1])
+
+
+def caching():
+    """Keeps the keys of a source without the width of the inputs."""
+    module = gnn.SelectiveSelfAttention(2)
+    variables = jax.eval_shape(module.init, jax.random.key(0), XS)
+    jax.eval_shape(functools.partial(module.apply, method="source_cache"), variables, XS)
+
+
 def characters(count=5, ids=IDS, lengths=LENGTHS):
     return made(gnn.CharacterEncoder(count), ids, lengths)
 
@@ -191,6 +207,18 @@ TABLE |= {
             "source_mask|(3, 4)|pair_mask",
         ),
     ],
+    "decoding": [
+        (decoding(), "causal|True|decode"),
+        (decoding(causal=True), "cache.selector_key|array"),
+        (decoding(num_heads=3, causal=True, selector="none"), "key|shape"),
+        (decoding(2, causal=True, selector="none"), "cache|rows|(3, 5)|(2, 1, 6)"),
+        (caching, "features|source_cache|None"),
+        (
+            lambda: gnn.SelectiveSelfAttention(2).initial_cache(3, 5),
+            "features|initial_cache|None",
+        ),
+    ],
+    "SourceToToken": [(made(gnn.SourceToToken(), XS, MASK[:, :4]), "mask|(3, 5)|(3, 4)")],
     "Recurrent": [
         (
             made(gnn.Recurrent(nn.GRUCell(4), recurrent_dropout=0.2), XS),

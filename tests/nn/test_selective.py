@@ -1,6 +1,5 @@
 """SelectiveSelfAttention and SourceToToken: what the modules add to the functions."""
 
-import chex
 import flax
 import flax.linen as nn
 import jax
@@ -8,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gatedjax import functional as F
 from gatedjax import nn as gnn
 from tests._drawn import drawn
 from tests.tolerances import BF16, F32
@@ -58,27 +56,6 @@ def test_without_a_selector_it_is_the_attention_of_flax(inputs):
     np.testing.assert_allclose(got[MASK], wanted[MASK], rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(got[~MASK], 0)
     assert found.gates is None
-
-
-def test_everything_selected_is_standard_attention(inputs):
-    module, variables = made(inputs, selector="st_gumbel")
-    params = flax.core.unfreeze(variables)["params"]
-    # Q_s K_s^T = 1 for all pairs
-    for name in ("selector_query", "selector_key"):
-        params[name] = jax.tree.map(np.zeros_like, params[name])
-        params[name]["bias"][:, 0] = 1.0
-    plain = {k: v for k, v in params.items() if not k.startswith("selector_")}
-    standard, _ = made(inputs, selector="none")
-    got, found = run(module, {"params": params}, inputs, train=False)
-    wanted, _ = run(standard, {"params": plain}, inputs, train=False)
-    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(found.rate, np.array([[1.0] * M, [1.0] * M, [0.0] * M]))
-    # nothing selected: only the bias of the output
-    params["selector_key"]["bias"] = -params["selector_key"]["bias"]
-    params["out"]["bias"] = np.arange(D, dtype=np.float32)
-    got, found = run(module, {"params": params}, inputs, train=False)
-    np.testing.assert_allclose(got[:2], np.where(MASK[:2, :, None], np.arange(D), 0), atol=1e-6)
-    np.testing.assert_allclose(found.empty[:2], 1.0)
 
 
 BY_DERIVATIVE = ("straight_through", "reinmax", "hard_concrete", "hard_kuma")
@@ -169,49 +146,6 @@ def test_training_needs_keys_and_inference_none(inputs):
             )
     first, second = (run(module, variables, inputs, train=False)[0] for _ in range(2))
     np.testing.assert_array_equal(first, second)
-
-
-@pytest.mark.parametrize("options", [{}, {"block": 2}])
-def test_a_threshold_trains_the_attention_on_fixed_selections(options, inputs):
-    usual, variables = made(inputs, selector="st_gumbel")
-    module = gnn.SelectiveSelfAttention(M, selector="threshold", **options)
-
-    @jax.jit
-    def both(params, x):
-        def loss(params, x, deterministic):
-            # There is no stream, so that nothing can be drawn.
-            output, selection = module.apply(
-                {"params": params}, x, MASK, deterministic=deterministic
-            )
-            return jnp.sum(output**3), (output, selection.rate)
-
-        return [jax.grad(loss, (0, 1), has_aux=True)(params, x, each) for each in (False, True)]
-
-    training, evaluation = jax.tree.map(np.asarray, both(variables["params"], inputs))
-    jax.tree.map(np.testing.assert_array_equal, training, evaluation)
-    output, selection = run(usual, variables, inputs, train=False)
-    (slopes, _), (found, rate) = training
-    np.testing.assert_allclose(found, output, **F32)
-    np.testing.assert_allclose(rate, selection.rate, **F32)
-    assert 0 < rate[0].mean() < 1
-    for name, part in slopes.items():
-        assert np.any(part["kernel"]) == (not name.startswith("selector_")), name
-
-
-def test_an_example_is_the_same_in_any_batch_and_padding(inputs):
-    module, variables = made(
-        inputs, selector="st_gumbel", dropout=0.2, relative="learned", max_offset=2
-    )
-    whole, found = run(module, variables, inputs)
-    part, alone = run(
-        module, variables, inputs[1:2, :3], MASK[1:2, :3], IDS[1:2]
-    )  # without its padding
-    np.testing.assert_allclose(part[0], whole[1, :3], **F32)
-    np.testing.assert_array_equal(alone.gates[0], found.gates[1, :, :3, :3])
-    for name in ("rate", "empty", "selected", "entropy", "log_prob"):
-        np.testing.assert_allclose(getattr(alone, name)[0], getattr(found, name)[1], **F32)
-    dirty = np.where(MASK[..., None], inputs, np.float32(np.nan))
-    np.testing.assert_allclose(run(module, variables, dirty)[0], whole, **F32)
 
 
 @pytest.mark.parametrize(
@@ -335,30 +269,6 @@ def test_texts_of_no_word_and_of_one(size, inputs):
     assert output.shape == (2, size, D)
     assert np.isfinite(output).all()
     assert np.isfinite(found.rate).all()
-
-
-def test_source_to_token_pools_what_its_scores_say(inputs):
-    module = gnn.SourceToToken(features=4)
-    variables = filled(module, inputs, MASK)
-    params = variables["params"]
-    assert params["Dense_0"]["kernel"].shape == (D, 4)
-
-    @jax.jit
-    def both(variables, inputs):
-        one, two = variables["params"]["Dense_0"], variables["params"]["Dense_1"]
-        hidden = nn.elu(inputs @ one["kernel"] + one["bias"][None, None])
-        logits = hidden @ two["kernel"] + two["bias"][None, None]
-        found, pull = jax.vjp(lambda v: module.apply(v, inputs, MASK), variables)
-        return found, F.source_to_token(inputs, logits, MASK), pull(found)
-
-    got, want, slopes = jax.tree.map(np.asarray, both(variables, inputs))
-    np.testing.assert_allclose(got, want, **F32)
-    np.testing.assert_array_equal(got[2], 0)
-    dirty = both(variables, np.where(MASK[..., None], inputs, np.nan))
-    np.testing.assert_array_equal(dirty[0], got)
-    chex.assert_trees_all_equal(dirty[2], slopes)
-    with pytest.raises(ValueError, match=r"mask must have shape \(3, 5\)"):
-        jax.eval_shape(module.apply, variables, inputs, MASK[:, :1].T)
 
 
 def test_parameters_start_with_kernels_of_unit_gain_and_biases_of_zero(inputs):

@@ -192,6 +192,8 @@ def test_step_by_step_is_the_causal_pass(selector, options):
     assert np.abs(whole[:2]).max() > 0.1
     np.testing.assert_array_equal(by_step[2], 0)
     assert cache.position == N
+    narrow = module.initial_cache(B, N, D, jnp.bfloat16)
+    assert narrow.key.dtype == "bfloat16"
     # no room for three more tokens: what sees them is no number that could be taken for one
     assert np.isnan(beyond[:, -1]).all()
     if selector == "none":
@@ -270,34 +272,3 @@ def test_scores_that_may_not_be_seen_may_be_as_large_as_they_like(np_rng):
     (output, slopes), (want, _) = run(huge), run(key)
     np.testing.assert_array_equal(output, want)
     assert all(np.isfinite(slope).all() for slope in slopes)
-
-
-ARRAY = np.zeros((B, N, D), np.float32)
-
-
-def test_decoding_needs_a_causal_module_and_a_cache_of_its_kind():
-    cache = gnn.SelectiveSelfAttention(M, selector="none").initial_cache(B, N, D)
-    refuse = functools.partial(pytest.raises, ValueError)
-    for module, match in (
-        (gnn.SelectiveSelfAttention(M), "causal must be True for decode"),
-        (gnn.SelectiveSelfAttention(M, causal=True), "cache.selector_key must be an array"),
-        (gnn.SelectiveSelfAttention(3, causal=True, selector="none"), "key must have shape"),
-    ):
-        variables = jax.eval_shape(module.init, jax.random.key(0), ARRAY)
-        with refuse(match=match):
-            jax.eval_shape(
-                functools.partial(module.apply, method="decode"), variables, cache, ARRAY[:, :1]
-            )
-    with refuse(match=r"cache must have as many rows as inputs, got \(3, 5\) and \(2, 1, 6\)"):
-        jax.eval_shape(
-            functools.partial(module.apply, method="decode"), variables, cache, ARRAY[:2, :1]
-        )
-    assert (
-        gnn.SelectiveSelfAttention(M).initial_cache(B, N, D, jnp.bfloat16).key.dtype == "bfloat16"
-    )
-    with refuse(match="features must be .* for source_cache, got None"):
-        module = gnn.SelectiveSelfAttention(M)
-        variables = jax.eval_shape(module.init, jax.random.key(0), ARRAY)
-        jax.eval_shape(functools.partial(module.apply, method="source_cache"), variables, ARRAY)
-    with refuse(match="features must be .* for initial_cache, got None"):
-        gnn.SelectiveSelfAttention(M).initial_cache(B, N)

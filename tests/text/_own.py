@@ -19,11 +19,7 @@ PAIRS = [
     for animal in ("dog", "cat", "cow")
     for other in ("dog", "cat", "cow")
 ] * 4
-SMALL = {
-    **{name: {"hidden": 4, "aux_hidden": 3} for name in ("ganet", "soft", "local", "bilstm")},
-    "agt": {"num_layers": 1, "hidden": 4, "attention_hidden": 3},
-    **{name: {"hidden": 4} for name in ("rau", "gru", "lstm")},
-}
+SMALL = {"ganet": {"hidden": 4, "aux_hidden": 3}, "gru": {"hidden": 4}}
 """Options of the networks; word vectors are six numbers wide."""
 TRAINING = {"parallel": "single", "checkpoint_every": 2, "eval_every": 2, "log_every": 2}
 
@@ -32,8 +28,6 @@ def options(model="ganet", *, kind="text", **changes):
     """Of a classifier that trains for two steps."""
     if kind == "pair":
         network = {"hidden": 8, "embedding_dim": 6}
-    elif model == "ssan":
-        network = {"hidden": 8, "filter_size": 8, "num_heads": 2}
     else:
         network = {**SMALL[model], "embedding_dim": 6}
     return {"model": model, "num_steps": 2, "network": network, "training": TRAINING} | changes

@@ -55,12 +55,6 @@ def test_the_first_three_reasons_are_said_and_empty_lines_are_nothing_lost(tmp_p
     assert corpus_of(path, 0.0).asides.count == 2
 
 
-@pytest.mark.parametrize("wrong", [25, -1, float("nan")])
-def test_the_share_of_lines_aside_is_a_share(wrong):
-    with pytest.raises(ValueError, match=r"max_aside must be in \[0, 1\], got"):
-        TextClassifier.train([("a", "x"), ("b", "y")] * 4, max_aside=wrong)
-
-
 def test_sentences_are_counted_as_sentences():
     sentences = [(["a", "b", "c"], ["X", "Y", "X"])] * 9 + [(["a"], [])]
     options = {"numbers": Numbers(lowercase=False), "longest": 2}

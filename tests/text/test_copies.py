@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 
 from gatedjax.text.corpus import _corpus
-from gatedjax.text.corpus._copies import (
+from gatedjax.text.corpus._corpus import (
+    Numbers,
     count_overlap,
     equal_texts,
     find_duplicates,
+    read_corpus,
+    read_training,
     single_text_classes,
+    split_texts,
 )
-from gatedjax.text.corpus._corpus import Numbers, read_corpus, read_training, split_texts
+from gatedjax.text.sources._labels import Classes
 from gatedjax.text.sources._open import open_table
 from gatedjax.text.sources._table import Columns
 
@@ -112,7 +116,8 @@ def test_rare_classes_are_left_out_of_all_parts():
     assert corpus.left_out == {"z": 1}
     assert corpus.lines.tolist() == [1, 2, 3, 4]
     table = open_table([("f", "z"), ("A", "x")])
-    test = read_corpus(table, numbers, classes=corpus.classes, left_out=rare)
+    places = Classes("label", corpus.classes)
+    test = read_corpus(table, numbers, places=places, left_out=rare)
     assert len(test) == 1
     assert test.left_out == {"z": 1}
     assert count_overlap(corpus, test) == 1

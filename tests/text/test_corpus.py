@@ -101,13 +101,13 @@ def test_many_labels_are_refused_before_the_end():
 @pytest.mark.parametrize("counts", [(2, 2), (2, 3, 40), (30, 70)])
 def test_the_split_is_fixed_and_has_every_class_in_either_part(counts, fraction):
     labels = np.random.default_rng(3).permutation(np.repeat(np.arange(len(counts)), counts))
-    read, held = split_texts(labels, fraction)
+    read, held = split_texts(labels, fraction, np.arange(len(labels)))
     assert sorted([*read, *held]) == list(range(len(labels)))
     assert set(labels[read]) == set(labels[held]) == set(range(len(counts)))
     for one, count in enumerate(counts):
         wanted = min(max(count * fraction, 1), count - 1)
         assert abs(np.sum(labels[held] == one) - wanted) <= 1
-    again = split_texts(labels, fraction)
+    again = split_texts(labels, fraction, np.arange(len(labels)))
     np.testing.assert_array_equal(again[0], read)
     np.testing.assert_array_equal(again[1], held)
 

@@ -25,7 +25,6 @@ from tests.refusals import refused
 
 ROWS = [("a fine film", "good"), ("a dull , flat film", "bad")]
 CSV = "text,label\n" + "".join(f'"{text}",{label}\n' for text, label in ROWS)
-READ = [(*row,) for row in ROWS]
 
 
 def read(data, columns=None, **options):
@@ -53,11 +52,11 @@ def write(tmp_path):
 @pytest.mark.parametrize("header", ["Text,Label", "TEXT,label", " text , LABEL "])
 def test_names_of_columns_match_in_any_case(write, header):
     path = write("a.csv", CSV.replace("text,label", header, 1))
-    assert read(path) == READ
-    assert read({"Text": [t for t, _ in ROWS], "Label": [c for _, c in ROWS]}) == READ
-    assert read([{"TEXT": t, "Label": c} for t, c in ROWS]) == READ
+    assert read(path) == ROWS
+    assert read({"Text": [t for t, _ in ROWS], "Label": [c for _, c in ROWS]}) == ROWS
+    assert read([{"TEXT": t, "Label": c} for t, c in ROWS]) == ROWS
     lines = write("a.jsonl", "".join(json.dumps({"Text": t, "LABEL": c}) + "\n" for t, c in ROWS))
-    assert read(lines) == READ
+    assert read(lines) == ROWS
     pairs = write("p.csv", "Premise,Hypothesis,Label\na,b,c\n")
     assert infer_task(pairs) == "pair"
 
@@ -71,11 +70,11 @@ def test_the_exact_name_wins_and_two_alike_names_are_refused(write):
 def test_a_file_without_a_header_is_read_by_the_names_of_its_columns(write):
     body = CSV.split("\n", 1)[1]
     columns = Columns(header=("text", "label"))
-    assert read(write("a.csv", body), columns) == READ
+    assert read(write("a.csv", body), columns) == ROWS
     assert read(write("a.tsv", body.replace('"', "").replace(",good", "\tgood")
-                      .replace(",bad", "\tbad")), columns) == READ  # fmt: skip
+                      .replace(",bad", "\tbad")), columns) == ROWS  # fmt: skip
     wide = write("b.csv", "7;good;a fine film\n8;bad;a dull , flat film\n")
-    assert read(wide, Columns(header=("", "label", "text"))) == READ
+    assert read(wide, Columns(header=("", "label", "text"))) == ROWS
     refused(lambda: open_table(wide, columns), "3|columns.header|'text', 'label'")
     refused(lambda: open_table(write("a.jsonl", "{}"), columns), "columns.header|leave it out")
     refused(lambda: open_table(wide), "--columns text,label,")
@@ -89,21 +88,14 @@ def test_a_file_without_a_header_is_read_by_the_names_of_its_columns(write):
 # JSON --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        [{"text": t, "label": c, "id": 1} for t, c in ROWS],
-        [list(row) for row in ROWS],
-    ],
-)
-@pytest.mark.parametrize("indent", [None, 2])
-def test_documents_of_json(write, value, indent):
-    assert read(write("a.json", json.dumps(value, indent=indent))) == READ
-
-
-def test_lines_of_json_may_end_with_json(write):
-    lines = "".join(json.dumps({"text": t, "label": c}) + "\n" for t, c in ROWS)
-    assert read(write("a.json", lines)) == READ
+def test_documents_of_json(write):
+    rows = [{"text": t, "label": c, "id": 1} for t, c in ROWS]
+    for content in (
+        json.dumps(rows),
+        json.dumps([list(row) for row in ROWS], indent=2),
+        "".join(json.dumps(row) + "\n" for row in rows),  # lines may end with .json, too
+    ):
+        assert read(write("a.json", content)) == ROWS
 
 
 @pytest.mark.parametrize(
@@ -165,15 +157,15 @@ PACK = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst"
 
 @pytest.mark.parametrize("ending", PACK)
 def test_compressed_files_are_the_files_inside(write, ending):
-    assert read(write(f"a.csv{ending}", PACK[ending](CSV.encode()))) == READ
+    assert read(write(f"a.csv{ending}", PACK[ending](CSV.encode()))) == ROWS
     document = json.dumps([list(row) for row in ROWS]).encode()
-    assert read(write(f"a.JSON{ending.upper()}", PACK[ending](document))) == READ
+    assert read(write(f"a.JSON{ending.upper()}", PACK[ending](document))) == ROWS
     tags = open_sentences(write(f"a.conllu{ending}", PACK[ending](b"1\tin\t_\tADP\n")))
     assert [sentence.words for sentence in tags] == [("in",)]
 
 
 def test_a_zip_file_has_a_single_file(write):
-    assert read(write("a.zip", zipped(CSV, ["__MACOSX/._r.csv", "r/reviews.csv", ".x"]))) == READ
+    assert read(write("a.zip", zipped(CSV, ["__MACOSX/._r.csv", "r/reviews.csv", ".x"]))) == ROWS
     assert infer_task(write("t.zip", zipped("in O\n", ["a.conll"]))) == "tags"
     for names, parts in (((), "0|none"), (("a.csv", "b.csv"), "2|'a.csv', 'b.csv'|unpack it")):
         path = write("b.zip", zipped(CSV, names))
@@ -189,11 +181,8 @@ def test_damaged_files_are_refused_in_a_line(write, ending, damage):
     packed = zipped(whole) if ending == ".zip" else PACK[ending](whole)
     content = {"cut": packed[: len(packed) // 2], "empty": b"", "foreign": b"text,label\n"}[damage]
     path = write(f"a.csv{ending}", content)
-    with pytest.raises(ValueError) as caught:
-        list(open_table(path))
-    message = str(caught.value)
+    message = refused(lambda: list(open_table(path)), str(path))
     assert "\n" not in message
-    assert str(path) in message
     assert "damaged" in message or (damage == "empty" and "got an empty file" in message)
 
 
@@ -211,34 +200,27 @@ def test_a_zip_file_with_a_damaged_directory_is_refused(write):
 @pytest.mark.parametrize("ending", [*PACK, ".zip"])
 def test_files_that_unpack_to_too_much_are_refused(write, ending, monkeypatch):
     monkeypatch.setenv(VARIABLE, "100KB")
-    content = b"text,label\n" + b"a,b\n" * 100_000
-    packed = zipped(content) if ending == ".zip" else PACK[ending](content)
-    path = write(f"a.csv{ending}", packed)
-    with pytest.raises(TooLarge, match="unpacks to more than 100,000 bytes"):
-        list(open_table(path))
+    content = b"text,label\n" + b"a,b\n" * 30_000
+    path = write(f"a.csv{ending}", zipped(content) if ending == ".zip" else PACK[ending](content))
+    refused(lambda: list(open_table(path)), "unpacks to more than 100,000 bytes", TooLarge)
 
 
 def without(monkeypatch, *names):
     """Makes the import of packages fail."""
-    real = builtins.__import__
 
-    def fake(name, *args, **kwargs):
-        if name.partition(".")[0] in names:
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
+    def fail(real):
+        def load(name, *args, **kwargs):
+            if name.partition(".")[0] in names:
+                raise ImportError(name)
+            return real(name, *args, **kwargs)
+
+        return load
 
     for name in list(sys.modules):
         if name.partition(".")[0] in names:
             monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(builtins, "__import__", fake)
-    find = importlib.import_module
-
-    def load(name, *args):
-        if name.partition(".")[0] in names:
-            raise ImportError(name)
-        return find(name, *args)
-
-    monkeypatch.setattr(importlib, "import_module", load)
+    for place, name in ((builtins, "__import__"), (importlib, "import_module")):
+        monkeypatch.setattr(place, name, fail(getattr(place, name)))
 
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it(write, monkeypatch):
@@ -283,12 +265,11 @@ def book(tmp_path):
 
 
 def test_the_first_sheet_of_a_workbook_with_cells(book):
-    assert read(book("a.xlsx", [("Text", "Label", "n"), *[(*row, 1) for row in ROWS]])) == READ
-    assert read(book("b.xlsx", [], [("text", "label"), ("x", 3), ("y", True)])) == [
-        *(("x", 3), ("y", True)),
-    ]
+    assert read(book("a.xlsx", [("Text", "Label", "n"), *[(*row, 1) for row in ROWS]])) == ROWS
+    rows = [("x", 3), ("y", True)]
+    assert read(book("b.xlsx", [], [("text", "label"), *rows])) == rows
     path = book("c.xlsx", ROWS)
-    assert read(path, Columns(header=("text", "label"))) == READ
+    assert read(path, Columns(header=("text", "label"))) == ROWS
     refused(lambda: open_table(path, Columns(header=("text", "label", ""))), "all 2 columns|3")
 
 
@@ -301,15 +282,14 @@ def test_rows_of_a_workbook_have_their_numbers(book):
 
 
 def test_workbooks_that_are_not_read(book, write, monkeypatch):
-    refused(lambda: open_table(book("a.xlsx", [])), "a.xlsx|empty")
-    refused(
-        lambda: open_table(book("b.xlsx", [("text", "label")])), "must have a row after the header"
-    )
-    refused(lambda: open_table(book("c.xlsx", [("a", "b"), ("c", "d")])), "'text'|'a', 'b'")
-    refused(lambda: open_table(write("d.xlsx", b"no workbook")), "d.xlsx|must be a workbook")
-    refused(
-        lambda: open_table(write("e.xlsx", zipped("x", ["a.xml"]))), "e.xlsx|must be a workbook"
-    )
+    for path, parts in (
+        (book("a.xlsx", []), "a.xlsx|empty"),
+        (book("b.xlsx", [("text", "label")]), "must have a row after the header"),
+        (book("c.xlsx", [("a", "b"), ("c", "d")]), "'text'|'a', 'b'"),
+        (write("d.xlsx", b"no workbook"), "d.xlsx|must be a workbook"),
+        (write("e.xlsx", zipped("x", ["a.xml"])), "e.xlsx|must be a workbook"),
+    ):
+        refused(lambda path=path: open_table(path), parts)
     path = book("f.xlsx", [("text", "label"), *[("x" * 50, "a")] * 4000])
     monkeypatch.setenv(VARIABLE, "100KB")
     monkeypatch.setattr(_unpack, "RATIO", 1)
@@ -323,7 +303,7 @@ def test_arrow_streams_and_files(tmp_path):
         path = tmp_path / f"{name}.arrow"
         with path.open("wb") as file, new(file, table.schema) as writer:
             writer.write_table(table)
-        assert read(path) == READ
+        assert read(path) == ROWS
     broken = tmp_path / "b.arrow"
     broken.write_bytes(b"\xff\xff\xff\xff\x10\0\0\0nonsense nonsense")
     refused(lambda: open_table(broken), "b.arrow|damaged")

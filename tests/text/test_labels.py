@@ -17,6 +17,7 @@ from gatedjax.text.estimators import _base as _estimator
 from gatedjax.text.models._buckets import TextOutput
 from gatedjax.text.models._tagging import word_probabilities
 from gatedjax.text.sources._conll import open_sentences
+from gatedjax.text.sources._labels import Classes
 from gatedjax.text.sources._open import open_table
 
 CAFE = "caf\u00e9"
@@ -34,7 +35,8 @@ def labels_of(data):
 
 def corpus_of(labels, classes=None):
     rows = [(f"word {i}", label) for i, label in enumerate(labels)]
-    return read_corpus(open_table(rows), Numbers(lowercase=True), classes=classes)
+    places = Classes("label", classes)
+    return read_corpus(open_table(rows), Numbers(lowercase=True), places=places)
 
 
 LABELS = [CAFE, APART, *(f"{space}bar{space}" for space in SPACES)]

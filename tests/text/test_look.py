@@ -8,7 +8,7 @@ from gatedjax.__main__ import main
 from gatedjax.text.corpus import _corpus
 from gatedjax.text.sources._open import open_table
 from gatedjax.text.sources._table import Columns
-from tests.text._own import TEXTS, write_csv
+from tests.text._own import TEXTS, refused, write_csv
 
 ROWS = [
     *[(f"a dull film number{i} http://t.co/{i}", "bad") for i in range(20)],
@@ -42,17 +42,20 @@ def test_the_survey_has_the_counts_of_the_file(here, capsys):
     assert report["texts"] == len(ROWS)
     assert report["classes"] == [["bad", 21], ["good", 20], ["rare", 1]]
     assert report["features"] == {"links": 20, "@user": 20}
-    assert (report["duplicates"]["copies"], report["duplicates"]["conflicts"]) == (1, 1)
+    assert report["duplicates"] | {"copies": 1, "conflicts": 1} == report["duplicates"]
     assert report["duplicates"]["examples"] == [[[22, "good"], [41, "bad"]]]
-    assert report["split"]["single_text_classes"] == ["rare"]
-    assert sum(report["split"][part] for part in ("training", "validation")) == len(ROWS)
     assert set(report["scripts"]) == {"Latin", "Han"}
     assert sum(report["scripts"].values()) == pytest.approx(1)
     assert (report["model"], report["tokens"]["kind"]) == ("lexicon", "social")
     assert report["words"]["max_len"] is None
+    assert report["problems"] == []
+    # the split is that of the training
+    corpus, _ = _corpus.read_training(open_table(here / "reviews.csv"), lowercase=True)
+    training, validation = map(len, _corpus.split_training(corpus, 0.1))
+    split = {"single_text_classes": ["rare"], "training": training, "validation": validation}
+    assert report["split"] | split == report["split"]
     words = looked(capsys, "reviews.csv", "--tokens", "words")
     assert (words["model"], words["tokens"]["kind"]) == ("lexicon", "words")
-    assert report["problems"] == []
     social = looked(capsys, "reviews.csv", "--tokens", "social")
     assert social["tokens"]["sample"] == ["a", "dull", "film", "number0", "http://t.co"]
     assert social["words"]["quantiles"]["longest"] == 5
@@ -77,7 +80,7 @@ def test_the_header_of_a_second_file_is_set_aside_by_its_reason(here, capsys, ma
     assert report["aside"]["first"] == [f"both.csv:{line}: repeats the header"]
     assert report["texts"] == 2 * len(TEXTS)
     # The line has no data, so that it does not count against --max-aside.
-    assert main(["train", "both.csv", "--out", "model", "--max-aside", "0"]) == 0
+    assert main(["train", "both.csv", "--out", "model", "--max-aside=0", "--share=0.5"]) == 0
     assert f"1 line set aside, as both.csv:{line}: repeats the header\n" in capsys.readouterr().err
 
 
@@ -89,14 +92,6 @@ def test_a_row_that_only_resembles_the_header_is_a_text(here, capsys):
     (here / "words.csv").write_text("text\nfilm\ntext\n")
     table = open_table("words.csv", Columns(("text",), None))
     assert [row.inputs for row in table] == [("film",), ("text",)]
-
-
-def test_the_split_is_that_of_the_training(here, capsys):
-    report = looked(capsys, "reviews.csv")
-    corpus, _ = _corpus.read_training(open_table(here / "reviews.csv"), lowercase=True)
-    training, validation = _corpus.split_training(corpus, 0.1)
-    assert report["split"]["training"] == len(training)
-    assert report["split"]["validation"] == len(validation)
 
 
 def test_lines_set_aside_are_counted_by_reason(here, capsys):
@@ -113,19 +108,18 @@ def test_lines_set_aside_are_counted_by_reason(here, capsys):
 
 
 @pytest.mark.parametrize(
-    ("content", "parts"),
+    ("content", "part"),
     [
-        ("a,x\nb,x\n", ["at least two classes for a classifier, got only 'x'"]),
-        ("a,x\nb,y\n", ["a class with two different texts"]),
-        ("".join(f"t{i},{i / 7}\n" for i in range(9)), ["got 9 different labels among 9"]),
+        ("a,x\nb,x\n", "at least two classes for a classifier, got only 'x'"),
+        ("a,x\nb,y\n", "a class with two different texts"),
+        ("".join(f"t{i},{i / 7}\n" for i in range(9)), "got 9 different labels among 9"),
     ],
 )
-def test_data_that_cannot_be_trained_are_described_with_the_problem(here, content, parts, capsys):
+def test_data_that_cannot_be_trained_are_described_with_the_problem(here, content, part, capsys):
     (here / "a.csv").write_text(f"text,label\n{content}")
     report = looked(capsys, "a.csv", status=1)
     assert report["texts"] == content.count("\n")
-    for part in parts:
-        assert any(part in problem for problem in report["problems"]), report["problems"]
+    assert any(part in problem for problem in report["problems"]), report["problems"]
     assert look("a.csv") == 1
     assert "training would stop: a.csv" in capsys.readouterr().out
 
@@ -142,17 +136,14 @@ def test_several_labels_are_counted_and_refused_for_training(here, capsys):
 
 def test_pairs_and_tags(here, capsys):
     (here / "p.csv").write_text(
-        "premise,hypothesis,label\n" + "a b,c,x\na,b,y\n" * 4 + "c,d,x\nd,c,y\n"
+        "premise,hypothesis,label\n" + "a b,c,x\na,b,y\n" * 4 + f"c,d,x\nd,{'c ' * 401},y\n"
     )
     report = looked(capsys, "p.csv")
     assert report["task"] == "pair"
     assert report["columns"]["text"] == ["premise", "hypothesis"]
     assert report["duplicates"]["copies"] == 6
-    (here / "long.csv").write_text(
-        f"premise,hypothesis,label\na,{'b ' * 401},x\nb,b,x\na b,c,y\na b,d,y\n"
-    )
-    assert looked(capsys, "long.csv")["words"]["longer"] == 1
-    assert look("long.csv") == 0
+    assert report["words"]["longer"] == 1
+    assert look("p.csv") == 0
     assert "long: 1 text with more than 400 words (--max-len)\n" in capsys.readouterr().out
     (here / "t.conll").write_text("in O\nParis LOC\n\nno O\nto O\n\n")
     report = looked(capsys, "t.conll")
@@ -163,39 +154,27 @@ def test_pairs_and_tags(here, capsys):
 
 
 @pytest.mark.parametrize(
-    ("args", "parts"),
+    ("args", "part"),
     [
-        (["review.csv"], ["did you mean reviews.csv?"]),
-        (["bare.csv"], ["--columns text,label"]),
-        (["reviews.csv", "--columns", "a,b"], ["'text'", "'a', 'b'"]),
-        (["reviews.csv", "--columns", "text,label,x"], ["--columns must name all 2 columns"]),
-        (
-            ["reviews.csv", "--columns", "Text,Label"],
-            ["--columns must be left out"],
-        ),
-        (["reviews.csv", "--min-class", "2"], ["unknown option --min-class"]),
-        (["reviews.csv", "--text", "Text", "Label"], ["columns must include 'label'"]),
-        (["reviews.csv", "--word", "1"], ["--word must be left out except for files of tags"]),
-        (["reviews.csv", "--titel", "x"], ["--titel"]),
+        ("review.csv", "did you mean reviews.csv?"),
+        ("bare.csv", "--columns text,label"),
+        ("reviews.csv --columns a,b", "'a', 'b'"),
+        ("reviews.csv --columns text,label,x", "--columns must name all 2 columns"),
+        ("reviews.csv --columns Text,Label", "--columns must be left out"),
+        ("reviews.csv --min-class 2", "unknown option --min-class"),
+        ("reviews.csv --text Text Label", "columns must include 'label'"),
+        ("reviews.csv --word 1", "--word must be left out except for files of tags"),
+        ("reviews.csv --titel x", "--titel"),
     ],
 )
-def test_a_stranger_is_told_in_one_line(here, args, parts, capsys):
+def test_a_stranger_is_told_in_one_line(here, args, part, capsys):
     (here / "bare.csv").write_text("a fine film,good\na dull film,bad\n")
-    with pytest.raises(SystemExit) as stop:
-        look(*args)
-    assert stop.value.code == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("error: ")
-    assert captured.err.count("\n") == 1
-    for part in parts:
-        assert part in captured.err
+    assert part in refused(["look", *args.split()], capsys)
 
 
 def test_a_file_without_a_header(here, capsys):
     (here / "bare.csv").write_text("a fine film,good\na dull film,bad\nnew,bad\nold,good\n")
-    report = looked(capsys, "bare.csv", "--columns", "text,label")
-    assert report["texts"] == 4
+    assert looked(capsys, "bare.csv", "--columns", "text,label")["texts"] == 4
     assert look("bare.csv", "--columns", "text,label") == 0
     assert "--out model --columns text,label\n" in capsys.readouterr().out
 
@@ -203,12 +182,11 @@ def test_a_file_without_a_header(here, capsys):
 def test_equal_numbers_are_a_single_class_as_in_training(here, capsys):
     labels = {"good": 1, "fine": 1.0, "bad": -1}
     rows = [
-        {"text": f"{word} film {i}", "label": label}
+        json.dumps({"text": f"{word} film {i}", "label": label})
         for i in range(4)
         for word, label in labels.items()
     ]
-    (here / "numbers.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    report = looked(capsys, "numbers.jsonl")
-    assert report["classes"] == [[1, 8], [-1, 4]]
+    (here / "numbers.jsonl").write_text("\n".join(rows))
+    assert looked(capsys, "numbers.jsonl")["classes"] == [[1, 8], [-1, 4]]
     assert main(["train", "numbers.jsonl", "--out", "numbers", "--share", "0.5"]) == 0
     assert "12 texts in 2 classes: 1 8, -1 4" in capsys.readouterr().err

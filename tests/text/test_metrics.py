@@ -78,19 +78,6 @@ def test_one_text_of_one_class():
     assert (ours["accuracy"], ours["macro_f1"], ours["nll"], ours["ece"]) == (1, 1, 0, 0)
 
 
-@pytest.mark.parametrize(
-    ("labels", "probabilities", "error"),
-    [
-        ([0], [[0.9, 0.9]], "sum to 1"),
-        ([0], [[np.nan, 1.0]], "sum to 1"),
-        ([0, 0], [[0.5, 0.5], [1.5, -0.5]], "in row 1"),
-    ],
-)
-def test_what_cannot_be_scored_is_refused(labels, probabilities, error):
-    with pytest.raises(ValueError, match=error):
-        measure_classes(np.array(labels, int), probabilities, "ab")
-
-
 def test_the_table_names_classes_and_steers_no_terminal(example):
     labels, probabilities = example
     names = ["good", "b|a\x1b[31md", "\u202eodd", 4]

@@ -16,7 +16,7 @@ hypothesis = pytest.importorskip("hypothesis")
 st = hypothesis.strategies
 
 DRAWN = hypothesis.settings(
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     database=None,
     derandomize=True,

@@ -16,6 +16,7 @@ from gatedjax import (
     TextClassifier,
     TextRegressor,
 )
+from gatedjax._commands._columns import parse_thresholds
 from gatedjax.text._options import TextOptions, check_options
 from gatedjax.text.corpus._tokens import NeedsTokenizer, Tokenizer
 from tests.refusals import each_row, refused
@@ -106,6 +107,8 @@ CALLS = {
         (lambda: lexicon().predict(["a", 3]), "3 at position 1", TypeError),
         *((lambda x=x: lexicon().predict(x), "X must be a list, an array or one column", TypeError)
           for x in ({"text": QUERIES}, columns_of("text"))),
+        *((lambda share=share: TextClassifier.train(TEXTS, max_aside=share), "max_aside|[0, 1]")
+          for share in (25, -1, float("nan"))),
         (lambda: lexicon().score(QUERIES, ["a"]), "the same length|3|1"),
         (lambda: lexicon().set_params(hidden=3), "Its parameters are model"),
         *((lambda name=name: getattr(TextClassifier(), name)(["a"]),
@@ -119,6 +122,10 @@ CALLS = {
         (lambda: TextClassifier(threshold={"a": 0.3}).fit(
             [f"{a} {b}" for a in "abc" for b in "xyz"], [a for a in "abc" for _ in "xyz"]),
          "threshold must be left out unless there are two classes"),
+    ],
+    "thresholds": [
+        (lambda: parse_thresholds(["sport=.3", "money=.2", "sport=.4"]),
+         "threshold must have a single number for each label"),
     ],
     "encoder": [
         (lambda: TextClassifier(model="states").fit(X, Y), "encoder must be a function", TypeError),

@@ -36,20 +36,6 @@ def reviews(n, num_classes=2, seed=0):
     return texts, np.eye(num_classes, dtype=bool)[labels]
 
 
-@pytest.mark.parametrize("num_classes", [2, 3])
-@pytest.mark.parametrize("joined", [False, True])
-def test_it_learns_words_and_characters_and_has_one_answer(num_classes, joined):
-    def form(texts):
-        return [" ".join(text) for text in texts] if joined else texts
-
-    texts, columns = reviews(600, num_classes)
-    test, truth = reviews(300, num_classes, seed=1)
-    found = train_rival(iter(form(texts)), columns)(iter(form(test)))
-    assert found.shape == (300, num_classes)
-    assert (found.argmax(1) == truth.argmax(1)).mean() > 0.85
-    np.testing.assert_array_equal(train_rival(form(texts), columns)(form(test)), found)
-
-
 def test_the_order_of_words_counts_where_a_pair_recurs():
     texts = [("not", "good"), ("good", "not")] * 20
     columns = np.eye(2, dtype=bool)[np.arange(40) % 2]

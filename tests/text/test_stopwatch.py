@@ -1,27 +1,36 @@
 """The time limit of training: compilation does not count, and the end is reported."""
 
+import types
+
 import pytest
 
-from gatedjax.text.fit._network import Stopwatch, _render_time_up
+import gatedjax.text.fit._network as training_module
+from gatedjax.text._options import TextOptions
+from gatedjax.text.fit._network import NetworkLearner, _render_time_up
 
 
-def test_compilation_and_the_checks_before_it_do_not_count():
-    now = [0.0]
-    watch = Stopwatch(100.0, now=lambda: now[0])
+def test_compilation_and_the_checks_before_it_do_not_count(tmp_path, monkeypatch):
+    now, stops = [0.0], []
 
-    def wait(seconds, *, compiled=False):
-        now[0] += seconds
-        watch.pass_event(compiled=compiled)
+    def fit(*arguments, hook, **options):
+        def wait(seconds, event="step"):
+            now[0] += seconds
+            stops.append(hook(event, 0, None, {}))
 
-    now[0] = 50.0
-    assert watch.seconds() == 100
-    wait(9, compiled=True)  # the checks and the first step
-    assert watch.seconds() == 100
-    wait(2)
-    wait(30, compiled=True)  # another shape
-    wait(3)
-    now[0] += 1
-    assert watch.seconds() == 106
+        wait(50, "compiled")  # the checks and the first step
+        wait(2)
+        wait(30, "compiled")  # another shape
+        wait(3, "save")
+        wait(1)
+        return types.SimpleNamespace(signal=None)
+
+    monkeypatch.setattr(training_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(training_module, "fit", fit)
+    (tmp_path / "seconds").write_text("100.000")
+    options = TextOptions("gru", minutes=1.75)
+    NetworkLearner("text", options, tmp_path, progress=False)._run(None, None, None, None, {})
+    assert stops == [False, False, False, True, True]
+    assert (tmp_path / "seconds").read_text() == "105.000"
 
 
 @pytest.mark.parametrize(("steps", "hardly"), [(1, True), (10, False)])

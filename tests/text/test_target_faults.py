@@ -8,7 +8,6 @@ import pytest
 
 from gatedjax import MultiLabelTextClassifier, OrdinalTextClassifier, TextRegressor
 from gatedjax.__main__ import main
-from gatedjax._commands._columns import parse_thresholds
 from gatedjax.export import BadFile
 from gatedjax.lexicon import Readings
 from gatedjax.text import TextClassifier
@@ -83,12 +82,6 @@ def test_an_order_of_other_grades_names_the_difference(order, action):
     assert str(error.value).endswith(action)
 
 
-def test_a_label_has_a_single_threshold(tmp_path, capsys):
-    with pytest.raises(ValueError, match="threshold must have a single number for each label, got"):
-        parse_thresholds(["sport=.3", "money=.2", "sport=.4"])
-    assert parse_thresholds(["a=.3", "b=.3"]) == {"a": 0.3, "b": 0.3}
-
-
 def write_labels(path, rows):
     with path.open("w", encoding="utf-8") as file:
         for text, labels in rows:
@@ -120,9 +113,6 @@ def test_left_out_labels_in_a_folder_are_checked():
     value = json.loads(json.dumps(target.decision_to_json()))
     assert value["left_out"] == [3, "c"]
     assert LabelTarget(("a", "b")).with_decision(value) == target
-    for wrong in ("c", [["c"]], {"c": 1}):
-        with pytest.raises(ValueError, match="left_out must be a list of labels, got"):
-            LabelTarget(("a", "b")).with_decision(value | {"left_out": wrong})
     with pytest.raises(ValueError, match="must have 2 numbers"):
         LabelTarget(("a", "b")).with_decision({"thresholds": [0.5]})
 
@@ -214,7 +204,7 @@ def test_rows_of_a_single_0_or_1_are_no_lists_of_labels(tmp_path):
     ],
 )
 def test_a_loaded_model_has_the_parameters_of_its_training(make, y, tmp_path):
-    model = make(min_class=3, held_out=0.25, seed=7, class_weight=None)
+    model = make(share=0.5, min_class=3, held_out=0.25, seed=7)
     model.fit(X, y).save(tmp_path / "model")
     again = type(model).load(tmp_path / "model", encoder=model.encoder)
     assert again.get_params() == model.get_params()

@@ -1,5 +1,6 @@
 """Commands in a terminal: blocks and tables for people, never wider than the terminal."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -54,45 +55,38 @@ def test_every_kind_of_prediction_is_a_block(line, wanted, capsys, monkeypatch):
     assert max(map(count_columns, out.splitlines())) <= 40
 
 
-def in_terminal(folder, *args, columns=40, program=("-m", "gatedjax")):
-    """The exit status and the output of a command in a terminal."""
+PROGRAM = """
+import json, sys
+from gatedjax.__main__ import main
+for args in json.loads(sys.argv[1]):
+    assert main(args) == 0, args
+    print("<end>")
+"""
+
+
+def in_terminal(folder, *commands, columns):
+    """What each command prints in a terminal, all of them in one process."""
     main, side = pty.openpty()
     fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     variables = {k: v for k, v in environment().items() if k not in ("COLUMNS", "LINES")}
-    command = [sys.executable, *program, *args]
+    command = [sys.executable, "-c", PROGRAM, json.dumps(commands)]
     with subprocess.Popen(command, cwd=folder, env=variables, stdin=subprocess.DEVNULL,
                           stdout=side, stderr=subprocess.PIPE) as process:  # fmt: skip
         os.close(side)
         parts = []
-        try:
+        with contextlib.suppress(OSError):  # the end of a terminal on Linux
             while part := os.read(main, 4096):
                 parts.append(part)
-        except OSError:  # the end of a terminal on Linux
-            pass
         os.close(main)
-    return process.returncode, b"".join(parts).decode().replace("\r\n", "\n")
+    out = b"".join(parts).decode().replace("\r\n", "\n")
+    assert process.returncode == 0, out
+    return out.split("<end>\n")[:-1]
 
 
-def test_a_terminal_gets_blocks_and_json_gets_lines(tmp_path):
+def test_a_terminal_gets_blocks_and_tables_that_are_no_wider(tmp_path):
     TextClassifier.train(TEXTS, share=0.3).save(tmp_path / "model")
-    texts = ["dull film", LONG, "电影非常好看" * 9, "caf\udce9", "\x07"]
-    status, out = in_terminal(tmp_path, "predict", "model", *texts)
-    assert status == 0
-    blocks = out.split("\n\n")
-    assert blocks[0].startswith("dull film\n  bad 0.")
-    assert "\n  read 50% of the words: dull" in blocks[0]
-    assert blocks[3] == "line 4\n  error: not utf-8: byte 0xe9"
-    assert max(map(count_columns, out.splitlines())) <= 40
-    assert "\x07" not in out
-    status, out = in_terminal(tmp_path, "predict", "model", "dull film", "--json", columns=400)
-    assert json.loads(out)["label"] == "bad"
-
-
-def test_no_line_is_wider_than_the_terminal(tmp_path):
-    write_csv(
-        tmp_path / "reviews.csv",
-        [(f"{LONG * 3}{n}", "good" * (n % 2) * 20 or "bad") for n in range(18)],
-    )
+    rows = [(f"{LONG * 3}{n}", "good" * (n % 2) * 20 or "bad") for n in range(18)]
+    write_csv(tmp_path / "reviews.csv", rows)
     store = CheckpointStore(tmp_path / "run" / "checkpoints")
     record = {
         "identity": {"settings": {"train": {"best_metric": "macro_f1"}}},
@@ -101,13 +95,17 @@ def test_no_line_is_wider_than_the_terminal(tmp_path):
     parameters = {"w": np.zeros(3)}
     store.save(10_000, record, state=parameters, best=parameters)
     store.close()
-    code = (
-        "import sys; from gatedjax.__main__ import main; "
-        "sys.exit(sum(main(command.split()) for command in sys.argv[1:]))"
-    )
-    commands = ("look reviews.csv", "checkpoints ls run", "data list")
-    status, out = in_terminal(tmp_path, *commands, columns=60, program=("-c", code))
-    assert status == 0, out
-    for part in ("18 texts", "10000", "snli"):
-        assert part in out.replace(",", "")
-    assert max(map(count_columns, out.splitlines())) <= 60, out
+    texts = ["dull film", LONG, "电影非常好看" * 9, "caf\udce9", "\x07"]
+    commands = [["predict", "model", *texts], ["predict", "model", "dull film", "--json"]]
+    commands += [line.split() for line in ("look reviews.csv", "checkpoints ls run", "data list")]
+    shown, line, *tables = in_terminal(tmp_path, *commands, columns=60)
+    blocks = shown.split("\n\n")
+    assert blocks[0].startswith("dull film\n  bad 0.")
+    assert "\n  read 50% of the words: dull" in blocks[0]
+    assert blocks[3] == "line 4\n  error: not utf-8: byte 0xe9"
+    assert "\x07" not in shown
+    assert json.loads(line)["label"] == "bad"
+    for part, table in zip(("18 texts", "10000", "snli"), tables, strict=True):
+        assert part in table.replace(",", "")
+    for out in (shown, *tables):
+        assert max(map(count_columns, out.splitlines())) <= 60, out

@@ -2,7 +2,6 @@
 
 import pickle
 
-import dask.dataframe
 import numpy as np
 import pandas
 import pytest
@@ -35,16 +34,14 @@ def test_the_words_are_those_that_are_read_with_their_weights(fitted, tmp_path):
     importance = (table.weight * np.sqrt(table["count"])).to_numpy()
     assert (np.diff(importance) <= 0).all()
     assert (table.weight > 0).all()
-    for row in words:
-        explanation = fitted.explain(row.word)
+    for row, explanation in zip(words, fitted.explain([row.word for row in words]), strict=True):
         assert explanation.read == (True,)
         parts = dict(zip(explanation.reasons.classes, explanation.reasons.words[0], strict=True))
         assert max(parts, key=parts.get) == row.label
-    folder = fitted.save(tmp_path / "model")
-    assert TextClassifier.load(folder).words_ == words
-    unread = set(counts.index) - set(table.word)
+    assert TextClassifier.load(fitted.save(tmp_path / "model")).words_ == words
+    unread = sorted(set(counts.index) - set(table.word))
     assert unread
-    assert not any(any(explanation.read) for explanation in fitted.explain(sorted(unread)))
+    assert not any(any(explanation.read) for explanation in fitted.explain(unread))
 
 
 def test_the_words_of_labels_numbers_and_grades_have_a_label_or_a_side():
@@ -69,15 +66,13 @@ def test_the_words_of_a_linear_model_are_all_that_have_weights():
     )
 
 
-def test_words_of_a_model_without_a_lexicon_are_no_attribute(fitted):
+def test_words_of_a_model_without_a_lexicon_are_no_attribute():
     assert not hasattr(TextClassifier(), "words_")
     network = TextClassifier("gru")
     network.model_ = type("Network", (), {"network": "gru"})()
-    with pytest.raises(
-        AttributeError, match="words_ must be asked of lexicon or linear, got 'gru'"
-    ):
+    message = "words_ must be asked of lexicon or linear, got 'gru'"
+    with pytest.raises(AttributeError, match=message):
         network.words_  # noqa: B018
-    assert hasattr(fitted, "words_")
 
 
 def test_a_list_of_texts_has_a_list_of_explanations(fitted):
@@ -99,24 +94,3 @@ def test_a_pickle_is_small_and_has_nothing_of_the_texts_that_were_read(fitted, t
     assert after == before
     assert b"secret" not in after
     np.testing.assert_array_equal(pickle.loads(after).predict_proba(texts), expected)
-
-
-def test_dask_maps_a_model_over_parts_with_the_same_bits(fitted):
-    """By threads; a process gets the pickle, which another test shows."""
-    texts = [f"{query} {number} {X[number % 48]}" for number in range(100) for query in QUERIES]
-    frame = pandas.DataFrame({"text": texts})
-    parts = dask.dataframe.from_pandas(frame, npartitions=7)
-
-    def add(part):
-        columns = fitted.predict_proba(part.text)
-        return part.assign(label=fitted.predict(part.text), bad=columns[:, 0], good=columns[:, 1])
-
-    meta = add(frame.head(0))
-    done = parts.map_partitions(add, meta=meta).compute(scheduler="threads", num_workers=2)
-    whole = add(frame)
-    assert list(done) == ["text", "label", "bad", "good"]
-    for column in whole:
-        np.testing.assert_array_equal(done[column].to_numpy(), whole[column].to_numpy())
-    assert done.label.nunique() == 2
-    # a part without texts
-    assert len(parts[parts.text == "none"].map_partitions(add, meta=meta).compute()) == 0

@@ -176,7 +176,7 @@ def no_space(size=0):
 
 @pytest.mark.parametrize(
     ("options", "file"),
-    [([], "model.safetensors"), (["--model", "ganet"], "model.run/config.json")],
+    [(["--share", "0.5"], "model.safetensors"), (["--model", "ganet"], "model.run/config.json")],
 )
 def test_on_a_full_disk_the_file_is_named_and_nothing_is_left(options, file, tmp_path, capsys):
     data = write_csv(tmp_path / "reviews.csv", TEXTS)

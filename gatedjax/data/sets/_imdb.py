@@ -35,10 +35,6 @@ class _Folders(Places):
         return None, looked_for
 
 
-def _is_listed(name: str) -> bool:
-    return _MEMBER.search(name) is not None
-
-
 def _folder_files(path: Path) -> Iterator[File]:
     """Yields (name, content) of each file below `path`, an unpacked folder of reviews."""
     for part in ("train", "test"):
@@ -58,7 +54,8 @@ def _folder_files(path: Path) -> Iterator[File]:
 def _read_all(path: Path, _stamp: tuple[int, int]) -> dict[str, FileRows]:
     """Reads both parts in a single pass, so that an archive is unpacked once."""
     parts: dict[str, list[File]] = {"train": [], "test": []}
-    for name, data in members(path, _is_listed) if path.is_file() else _folder_files(path):
+    packed = members(path, lambda name: _MEMBER.search(name) is not None)
+    for name, data in packed if path.is_file() else _folder_files(path):
         match = _MEMBER.search(name)
         if match:
             parts[match[1]].append((name, data))

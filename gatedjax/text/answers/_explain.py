@@ -27,7 +27,7 @@ from gatedjax.text.answers._prediction import (
     Failure,
 )
 from gatedjax.text.models._base import TextReading
-from gatedjax.text.models._buckets import number_windows, pool_windows
+from gatedjax.text.models._buckets import pool_windows
 from gatedjax.text.models._states import remove_tokens
 from gatedjax.text.sources._labels import Label
 
@@ -224,7 +224,7 @@ def _explain_network(model: Any, texts: Sequence[str], output: Any) -> Explanati
         removed=_remove_words(model, output, best),
         reasons=None if all(output.tokens) else _explain_prior(model, output),
         columns=tuple(np.argsort(-output.probabilities, kind="stable").tolist()),
-        windows=tuple(number_windows(output.windows)),
+        windows=tuple(np.repeat(np.arange(len(output.windows)) + 1, output.windows).tolist()),
         cut=sum(len(model.tokenizer.split(text)) for text in texts) - len(words),
     )
 

@@ -86,7 +86,7 @@ def list_words_read(model: Any) -> Json:
 
 
 def find_examples(
-    listing: Json, texts: Sequence[Sequence[str]], labels: Sequence[Label | frozenset[Label]]
+    listing: Json, texts: Sequence[Sequence[str]], groups: Sequence[frozenset[Label]]
 ) -> dict[str, list[str]]:
     """Finds extracts with each listed word, from the two shortest such texts of its class."""
     most = max(_MOST_WITH_EXAMPLES // max(len(listing["classes"]), 1), 1)
@@ -102,16 +102,12 @@ def find_examples(
         # The places are reversed, so that the first place of a word replaces the later places.
         for word, place in {words[i]: i for i in reversed(range(len(words)))}.items():
             extracts = examples.get(word)
-            if extracts is None or len(extracts) == 2 or not _has(labels[row], class_of[word]):
+            if extracts is None or len(extracts) == 2 or class_of[word] not in groups[row]:
                 continue
             extract = _extract(words, place)
             if extract != word and extract not in extracts:
                 extracts.append(extract)
     return {word: extracts for word, extracts in examples.items() if extracts}
-
-
-def _has(labels: Label | frozenset[Label], label: Label) -> bool:
-    return label in labels if isinstance(labels, frozenset) else label == labels
 
 
 def _extract(words: Sequence[str], place: int) -> str:

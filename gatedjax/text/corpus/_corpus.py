@@ -10,10 +10,10 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from gatedjax._utils.limits import MOST_LENGTH
-from gatedjax._utils.terminal import render_count
+from gatedjax._utils.terminal import join_first, render_count
+from gatedjax._utils.types import Json
 from gatedjax.data.sets._declaration import stratified_split
 from gatedjax.data.text._vocabulary import SPECIALS, Vocabulary
-from gatedjax.text.corpus._copies import equal_texts, single_text_classes
 from gatedjax.text.corpus._shapes import ShapedVocabulary, common_shapes
 from gatedjax.text.corpus._tokens import Function, Tokenizer, choose_tokenizer, learn_units
 from gatedjax.text.sources._labels import Classes, Label, parse_number
@@ -96,7 +96,7 @@ class Corpus:
     texts: tuple[Rows, ...]  # for each text column the texts, with the numbers of `Numbers`
     labels: Labels  # int32 [n]: positions in `classes`; `Rows` for tagged sentences
     lines: np.ndarray  # int64 [n]: the line of the file where each example begins
-    classes: tuple[Label, ...]  # sorted, or in the order that was passed to `read_corpus`
+    classes: tuple[Label, ...]  # sorted, or in the order of the model
     asides: Asides  # the lines that could not be used
     digests: np.ndarray | None = None  # int64 [n]: a hash of each text; None for tagged sentences
     # The number of texts of each class that was left out, see `min_class`.
@@ -179,13 +179,14 @@ def read_examples(
     table: Table,
     split: Callable[[Record], T],
     *,
-    classes: Sequence[Label] | None = None,
-    places: Any = None,  # a table that numbers labels; None makes a table of `classes`
+    places: Any = None,  # see `Target.make_places`; None makes a table of new classes
     left_out: Collection[Label] = (),
     max_aside: float = 1.0,
 ) -> tuple[Corpus, list[Record], list[T]]:
     """Returns a `Corpus` without texts, its records, and for each the words of its texts."""
-    places = Classes("label", classes) if places is None else places
+    places = Classes("label") if places is None else places
+    # Numbers and sets of labels have no classes.
+    has_new = isinstance(places, Classes) and places.is_new
     asides = Asides(table.name)
     counts: collections.Counter[Label] = collections.Counter()
     records: list[Record] = []
@@ -204,7 +205,7 @@ def read_examples(
             continue
         labels.append(places.place(label, row.where, row.line))
         # Checked early, so that a column of texts is not stored as a million labels.
-        if classes is None and labels[-1] >= 2000:
+        if has_new and labels[-1] >= 2000:
             check_classes(table.name, places.places, len(labels), most=2000)
         # Hashes are compared only inside of a process. Two of ten million different texts have the
         # same hash with probability 3e-6.
@@ -214,11 +215,11 @@ def read_examples(
         records.append(row)
         texts.append(words)
     asides.check(len(labels), max_aside)
-    if classes is None:
+    if has_new:
         check_classes(table.name, places.places, len(labels))
     # Labels were numbered in the order of the file, because the list of all classes is complete
     # only now.
-    names, order = order_classes(places.places, classes)
+    names, order = order_classes(places.places, is_sorted=has_new)
     lines = np.array([record.line for record in records])
     corpus = Corpus(
         *(table.name, (), order[labels], lines, names, asides, np.array(digests), dict(counts))
@@ -238,11 +239,11 @@ def say_corpus(corpus: Corpus, say: Callable[[str], None], targets: str | None =
 
 
 def order_classes(
-    positions: Mapping[Label, int], classes: Sequence[Label] | None
+    positions: Mapping[Label, int], *, is_sorted: bool
 ) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Returns the classes, sorted if they are not given, and the place of each label in them."""
+    """Returns the classes, sorted or as they came, and the place of each label in them."""
     names = tuple(positions)
-    if classes is None:
+    if is_sorted:
         # `float` does not read numbers here, because an integer may be larger than any float.
         names = tuple(sorted(names, key=str if any(isinstance(n, str) for n in names) else None))
     place = {name: i for i, name in enumerate(names)}
@@ -314,7 +315,7 @@ def split_training(corpus: Corpus, held_out: float) -> tuple[np.ndarray, np.ndar
 
 
 def split_texts(
-    labels: Labels, fraction: float, equal: np.ndarray | None = None
+    labels: Labels, fraction: float, equal: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the positions for training and for validation, in proportion to the classes. Equal
     texts are in the same part, so that validation tests no text of training. Both parts get a text
@@ -323,8 +324,6 @@ def split_texts(
     if not isinstance(labels, np.ndarray):
         # A sentence has many tags, so there is no class by which it could be stratified.
         labels = np.zeros(len(labels), np.int32)
-    if equal is None:
-        equal = np.arange(len(labels))
     # The first of equal texts stands for its copies, with its label. A text with very many copies
     # is for training, because it would fill the validation part.
     firsts, copies = np.unique(equal, return_counts=True)
@@ -457,3 +456,97 @@ def _is_joined(name: str, labels: Container[str]) -> bool:
 def list_single(strata: Corpus, target: Target, targets: np.ndarray) -> list[Label]:
     """Returns classes or labels that only a single text has; validation cannot check them."""
     return single_text_classes(strata) if target.has_classes else target.list_single(targets)
+
+
+# Texts that occur more than once, and texts with several labels -----------------------------------
+
+
+def equal_texts(corpus: Corpus) -> np.ndarray:
+    """Returns for each text the first position of the same words; tagged sentences all differ."""
+    if corpus.digests is None:
+        return np.arange(len(corpus))
+    _, first, inverse = np.unique(corpus.digests, return_index=True, return_inverse=True)
+    return first[inverse]
+
+
+def single_text_classes(corpus: Corpus) -> list[Label]:
+    """Returns the classes that have only copies of a single text, so that they cannot be split."""
+    if corpus.is_tagged:
+        return []
+    # A pair of a text and a class is a single number, because it is faster to sort numbers.
+    number = len(corpus.classes)
+    pairs = np.unique(equal_texts(corpus) * number + corpus.labels)
+    counts = np.bincount(pairs % number, minlength=number)
+    return [label for label, count in zip(corpus.classes, counts, strict=True) if count < 2]
+
+
+def render_single(labels: Sequence[Label], noun: str = "classes") -> str:
+    """Returns a sentence about classes or labels that only a single text has."""
+    # A line with hundreds of names is not read.
+    names = join_first([repr(label) for label in labels], 5)
+    return f"{noun} with a single text are learned, and validation cannot check them: {names}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Duplicates:
+    """The texts of a corpus that occur more than once, compared by their words."""
+
+    copies: int  # lines that repeat an earlier text
+    conflicts: int  # different texts with several labels
+    lines: int  # lines with a text that has several labels
+    examples: tuple[tuple[tuple[int, Label], ...], ...]  # (line, label) in up to three conflicts
+
+    def to_report(self) -> Json:
+        """Returns the numbers for `report.json`, a dict, or {} without copies."""
+        return {"copies": self.copies, "conflicts": self.conflicts} if self.copies else {}
+
+    def render(self) -> list[str]:
+        """Returns a sentence about copies and a sentence about contradictions, if there are any."""
+        if not self.copies:
+            return []
+        sentences = [render_count(self.copies, "duplicate line")]
+        shown = "; ".join(
+            " and ".join(f"{label!r} in line {line:,}" for line, label in example)
+            for example in self.examples
+        )
+        if self.conflicts == 1 and self.lines == 2:
+            sentences.append(f"one text has two labels ({shown}); one of them must be wrong")
+        elif self.conflicts:
+            sentences.append(
+                f"{render_count(self.conflicts, 'text')} with different labels on "
+                f"{self.lines:,} lines, some of which must be wrong: {shown}"
+            )
+        return sentences
+
+
+def find_duplicates(corpus: Corpus) -> Duplicates:
+    """Counts the texts of a `Corpus` that occur more than once or have several labels."""
+    if corpus.is_tagged:
+        return Duplicates(0, 0, 0, ())
+    first = equal_texts(corpus)
+    counts = np.bincount(first)
+    number = len(corpus.classes)
+    pairs = np.unique(first * number + corpus.labels)
+    several = np.bincount(pairs // number) > 1
+    examples = []
+    for text in np.flatnonzero(several)[:3]:
+        copies = np.flatnonzero(first == text)
+        _, places = np.unique(corpus.labels[copies], return_index=True)
+        shown = copies[np.sort(places)][:3]
+        lines, labels = corpus.lines[shown].tolist(), corpus.labels[shown].tolist()
+        examples.append(
+            tuple((line, corpus.classes[i]) for line, i in zip(lines, labels, strict=True))
+        )
+    return Duplicates(
+        copies=len(first) - int(np.sum(counts > 0)),
+        conflicts=int(np.sum(several)),
+        lines=int(np.sum(counts[several])),
+        examples=tuple(examples),
+    )
+
+
+def count_overlap(corpus: Corpus, other: Corpus) -> int:
+    """Counts the texts of `other` that are in `corpus`, both read with the same `Numbers`."""
+    if corpus.digests is None or other.digests is None:
+        return 0
+    return int(np.sum(np.isin(other.digests, corpus.digests)))

@@ -15,8 +15,6 @@ from gatedjax.data.text._social import EMOJI
 from gatedjax.text._options import TextOptions
 from gatedjax.text.answers._prediction import LABELS, REGRESSION, TARGETS
 from gatedjax.text.corpus import _corpus
-from gatedjax.text.corpus._copies import Duplicates, find_duplicates, render_single
-from gatedjax.text.corpus._corpus import encode_corpus, list_single, note_joined_labels
 from gatedjax.text.corpus._tagged import read_tagged
 from gatedjax.text.sources._conll import SentenceTable
 from gatedjax.text.sources._labels import Label
@@ -49,17 +47,15 @@ def survey_texts(
     """Reads labelled texts as a training would; "problems" are the messages that would stop it."""
     table = table.load()
     report = _count(table, task)
-    options: Json = {}
-    if task in WITHOUT_CLASSES:
-        options = {"classes": (), "places": TARGET_OF[task].make_places(None)}
+    places = TARGET_OF[task].make_places(None)
     try:
-        corpus, numbers = _corpus.read_training(table, lowercase=True, tokens=tokens, **options)
+        corpus, numbers = _corpus.read_training(table, lowercase=True, tokens=tokens, places=places)
         counts = list(corpus.class_counts.values())
         target = TARGET_OF[task].of_labels(corpus.classes, counts, TextOptions(order=order))
-        targets, strata = encode_corpus(corpus, target)
+        targets, strata = _corpus.encode_corpus(corpus, target)
     except ValueError as error:
         return report | {"problems": [str(error)]}
-    if task in ("text", LABELS) and (note := note_joined_labels(corpus.classes)):
+    if task in ("text", LABELS) and (note := _corpus.note_joined_labels(corpus.classes)):
         report["joined_labels"] = note
     if task in TARGETS:
         report["targets"] = target.render_source(targets)
@@ -67,14 +63,14 @@ def survey_texts(
     sample = numbers.tokenizer.split(first, _SAMPLE + 1)
     units = numbers.tokenizer.units
     report |= _measure_words(corpus, numbers, _MAX_LEN if task == "pair" else None)
-    report["duplicates"] = dataclasses.asdict(find_duplicates(corpus))
+    report["duplicates"] = dataclasses.asdict(_corpus.find_duplicates(corpus))
     report["tokens"] = {
         "kind": numbers.tokenizer.kind,
         "units": None if units is None else len(units.counts),
         "different": len(numbers.ids),
         "sample": [*sample[:_SAMPLE], *["..."] * (len(sample) > _SAMPLE)],
     }
-    single = list_single(strata, target, targets)
+    single = _corpus.list_single(strata, target, targets)
     return report | _split(strata, task, max_aside, single)
 
 
@@ -202,7 +198,7 @@ def render_survey(report: Json, train: str) -> Iterator[str]:
         shares = [f"{name} {share:.1%}" for name, share in report["scripts"].items()]
         yield f"letters: {join_first([text for text in shares if not text.endswith(' 0.0%')])}"
     if duplicates := report.get("duplicates"):
-        yield from _render_duplicates(Duplicates(**duplicates))
+        yield from _render_duplicates(_corpus.Duplicates(**duplicates))
     yield from _render_aside(**report["aside"], unit=unit if tagged else "line")
     if tokens := report.get("tokens"):
         yield from _render_tokens(tokens, report["features"])
@@ -219,7 +215,7 @@ def _render_columns(names: Sequence[str], text: Sequence[str], label: str) -> st
     return f"columns: {' and '.join(map(clean, text))} (text), {clean(label)} (label){also}"
 
 
-def _render_duplicates(duplicates: Duplicates) -> Iterator[str]:
+def _render_duplicates(duplicates: _corpus.Duplicates) -> Iterator[str]:
     copies, *contradictions = duplicates.render() or ["no text occurs more than once"]
     same = "; equal texts stay on one side of the split" if duplicates.copies else ""
     yield f"copies: {copies}{same}"
@@ -251,4 +247,4 @@ def _render_split(split: Json, unit: str) -> Iterator[str]:
     training = render_count(split["training"], unit)
     yield f"split: {training} for training, {split['validation']:,} for validation"
     if single := split["single_text_classes"]:
-        yield f"  {render_single(single)}"
+        yield f"  {_corpus.render_single(single)}"

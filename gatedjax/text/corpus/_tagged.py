@@ -20,30 +20,30 @@ def read_tagged(
     numbers: Numbers,
     *,
     longest: int,
-    classes: Sequence[Label] | None = None,
+    places: Classes | None = None,
     max_aside: float = 1.0,
 ) -> Corpus:
     """Reads tagged sentences as numbers, split after `longest` words."""
     rows: list[tuple[np.ndarray, np.ndarray]] = []
     lines: list[int] = []
-    tags = Classes("tag", classes)
+    tags = Classes("tag") if places is None else places
     asides = Asides(table.name, "sentences")
     sentences = total = 0
     for record in asides.sift(table):
         sentences += 1
         total += len(record.words)
         ids = numbers.of(record.words)
-        places = np.array([tags.place(tag, record.where, record.line) for tag in record.tags])
+        row = np.array([tags.place(tag, record.where, record.line) for tag in record.tags])
         # Checked early, so that a column of words is not stored as a million tags.
         check_classes(table.name, tags.places, total, most=2000, noun="tags")
         # A long sentence is split and not cut, so that the network learns from all of its words.
         for begin in range(0, len(ids), longest):
-            rows.append((ids[begin : begin + longest], places[begin : begin + longest]))
+            rows.append((ids[begin : begin + longest], row[begin : begin + longest]))
             lines.append(record.line)
     asides.check(sentences, max_aside)
-    if classes is None:
+    if tags.is_new:
         check_classes(table.name, tags.places, total, most=0, noun="tags")
-    names, order = order_classes(tags.places, classes)
+    names, order = order_classes(tags.places, is_sorted=tags.is_new)
     words, labels = map(Rows.join, zip(*rows, strict=True))
     return Corpus(table.name, (words,), labels.renumber(order), np.array(lines), names, asides)
 

@@ -103,7 +103,7 @@ class Tokenizer:
         return text.lower() if self.lowercase else text
 
     def to_json(self) -> Json | None:
-        """Returns the tokenizer as a dict for JSON, or None for the tokenizer of old folders."""
+        """Returns the tokenizer as a dict for JSON, or None for the default tokenizer."""
         if self == Tokenizer():
             return None
         value: Json = {"kind": self.kind}

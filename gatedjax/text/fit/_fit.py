@@ -10,14 +10,12 @@ import numpy as np
 
 from gatedjax._utils.terminal import join_first, render_count
 from gatedjax._utils.types import Json
-from gatedjax.text._options import TextOptions, check_options
+from gatedjax.text._options import TextOptions
 from gatedjax.text.answers import _prediction
 from gatedjax.text.corpus import _corpus
-from gatedjax.text.corpus._copies import count_overlap, find_duplicates, render_single
-from gatedjax.text.corpus._corpus import encode_corpus, list_single, note_joined_labels
 from gatedjax.text.fit._learner import Data, Learner, Say
 from gatedjax.text.fit._without_network import LexiconLearner, LinearLearner, StatesLearner
-from gatedjax.text.sources._labels import Label
+from gatedjax.text.sources._labels import Classes, Label
 from gatedjax.text.sources._table import check_share
 from gatedjax.text.targets import TARGET_OF, WITHOUT_CLASSES
 from gatedjax.text.targets._base import Target
@@ -46,11 +44,10 @@ def train_any(
     sample_weight: np.ndarray | None = None,
     has_columns: bool = False,
 ) -> Any:
-    """Trains the model that the options name. A network writes its checkpoints to `folder`, and
-    continues from those of the same run with the same bits. `has_columns` is True if the labels
-    name columns of an array.
+    """Trains the model that the options name, which the caller has checked. A network writes its
+    checkpoints to `folder`, and continues from those of the same run with the same bits.
+    `has_columns` is True if the labels name columns of an array.
     """
-    check_options(options, kind)
     check_share(max_aside)
     tables = {"train": table, "validation": validation, "test": test}
     sources = {name: source for name, source in tables.items() if source is not None}
@@ -103,20 +100,17 @@ def _read(
     strata: dict[str, _corpus.Corpus] = {}
     targets: dict[str, Any] = {}
     for name, source in sources.items():
-        # The labels and the numbers of a source have no order before all of them are known.
-        classes: Any = () if kind in WITHOUT_CLASSES else None
-        if corpora and classes is None:
-            classes = corpora["train"].classes if target is None else target.classes
         if target_class is None:
-            corpora[name] = corpus = learner.read(name, source, classes=classes, **reading)
+            tags = Classes("tag", corpora["train"].classes if corpora else None)
+            corpora[name] = corpus = learner.read(name, source, places=tags, **reading)
             targets[name], strata[name] = corpus.labels, corpus
         else:
-            reading["places"] = target_class.make_places(target)
-            corpora[name] = corpus = learner.read(name, source, classes=classes, **reading)
+            places = target_class.make_places(target)
+            corpora[name] = corpus = learner.read(name, source, places=places, **reading)
             if target is None:
                 counts = list(corpus.class_counts.values())
                 target = target_class.of_labels(corpus.classes, counts, options, has_columns)
-            targets[name], strata[name] = encode_corpus(corpus, target)
+            targets[name], strata[name] = _corpus.encode_corpus(corpus, target)
         if name == "train":
             has_classes = kind not in WITHOUT_CLASSES
             _corpus.check_trainable(strata[name], split=is_split, has_classes=has_classes)
@@ -134,7 +128,7 @@ def _read(
         training, held = _corpus.split_training(strata["train"], options.held_out)
     if sample_weight is not None:
         sample_weight = sample_weight[train.lines - 1]
-    duplicates = find_duplicates(train)
+    duplicates = _corpus.find_duplicates(train)
     data = Data(kind, target, corpora, targets, training, held, duplicates, sample_weight)
     for name, corpus in corpora.items():
         summary = None if target is None else target.render_source(targets[name])
@@ -164,7 +158,7 @@ def _note_target(data: Data) -> Iterator[str]:
             "--task regression predicts the number, and --task ordinal a grade (TextRegressor, "
             "OrdinalTextClassifier)"
         )
-    if kind in ("text", _prediction.LABELS) and (note := note_joined_labels(train.classes)):
+    if kind in ("text", _prediction.LABELS) and (note := _corpus.note_joined_labels(train.classes)):
         yield note
     if counts := target.count_left_out(train.class_counts):
         yield f"labels with too few texts (min_class) left out: {_list_counts(counts)}"
@@ -182,11 +176,12 @@ def _note_parts(data: Data, strata: _corpus.Corpus) -> Iterator[str]:
             f"{render_count(sum(train.left_out.values()), 'text')} in classes with too few texts "
             f"(min_class) left out: {_list_counts(train.left_out)}"
         )
-    single = [] if target is None else list_single(strata, target, data.targets["train"])
+    single = [] if target is None else _corpus.list_single(strata, target, data.targets["train"])
     if single and "validation" not in data.corpora:
-        yield render_single(single, "labels" if data.kind == _prediction.LABELS else "classes")
+        noun = "labels" if data.kind == _prediction.LABELS else "classes"
+        yield _corpus.render_single(single, noun)
     for name, other in data.corpora.items():
-        if other is not train and (n := count_overlap(train, other)):
+        if other is not train and (n := _corpus.count_overlap(train, other)):
             yield (
                 f"{n:,} of {render_count(len(other), 'text')} of {other.name} ({name}) also in "
                 f"{train.name}: their scores do not measure new texts"

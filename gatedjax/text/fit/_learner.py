@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from gatedjax.text._options import TextOptions
-from gatedjax.text.corpus._copies import Duplicates
-from gatedjax.text.corpus._corpus import Corpus
+from gatedjax.text.corpus._corpus import Corpus, Duplicates
 from gatedjax.text.targets._base import Target
 
 Say = Callable[[str], None]

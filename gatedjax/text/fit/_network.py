@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import hashlib
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -33,15 +32,7 @@ from gatedjax.text.models import _buckets
 from gatedjax.text.models._buckets import pool_windows, split_starts
 from gatedjax.text.models._entries import Config, NetworkEntry, held_at, networks
 from gatedjax.text.models._network import TrainedModel
-from gatedjax.training import FitResult, StoppedBySignal, TrainConfig, fit
-from gatedjax.training.workdir import (
-    LOCK,
-    TRAIN_LOCK,
-    WorkdirBusy,
-    WorkdirLock,
-    foreign_files,
-    remove_run,
-)
+from gatedjax.training import FitResult, StoppedBySignal, TrainConfig, fit, workdir
 
 
 @contextlib.contextmanager
@@ -56,12 +47,12 @@ def work_folder(path: Path) -> Iterator[None]:
                 place.mkdir(exist_ok=True)
                 created.append(place)
                 stack.callback(_remove_empty, place)
-        if foreign := foreign_files(path):
+        if foreign := workdir.foreign_files(path):
             raise FileExistsError(
                 f"{path} holds {', '.join(foreign[:5])} and no lock of a run, so no run "
                 "wrote them: move them away, or use another workdir"
             )
-        lock = WorkdirLock(path, TRAIN_LOCK)
+        lock = workdir.WorkdirLock(path, workdir.TRAIN_LOCK)
         stack.callback(lock.release)
         # Another training may have removed the folder before the lock was acquired.
         lock.check()
@@ -79,8 +70,8 @@ def work_folder(path: Path) -> Iterator[None]:
 def remove_work(path: Path) -> str:
     """Removes the files of a run, and its empty folder; returns why it is not empty, or ""."""
     try:
-        foreign = remove_run(path, (LOCK,))
-    except WorkdirBusy as error:  # Another program calls `fit` with the folder.
+        foreign = workdir.remove_run(path, (workdir.LOCK,))
+    except workdir.WorkdirBusy as error:  # Another program calls `fit` with the folder.
         return str(error)
     return f"it holds {', '.join(foreign[:5])}, which no run wrote" if foreign else ""
 
@@ -124,9 +115,6 @@ class _Part:
 
     def __getitem__(self, number: int) -> _buckets.Ids:
         return tuple(np.asarray(rows[number]) for rows in self.texts)
-
-    def ids(self, numbers: Iterable[int]) -> list[_buckets.Ids]:
-        return [self[number] for number in numbers]
 
     def batches(self, size: int, edges: Sequence[int], **options: Any) -> SequenceBatches:
         """Returns the batches of the texts, a sequence of dicts of padded arrays."""
@@ -272,7 +260,7 @@ class NetworkLearner(Learner):
             last, sample = "test" if "test" in parts else "validation", Sample()
             for number in range(len(parts[last].labels)):
                 sample.add(number)
-            leak = measure_leak(model.run, parts[last].ids(sample.texts()), _shapes(edges))
+            leak = measure_leak(model.run, [parts[last][i] for i in sample.texts()], _shapes(edges))
             if leak is not None:
                 model.report[last]["leak"] = leak
                 say(f"{last}: {render_leak(leak)}")
@@ -330,16 +318,25 @@ class NetworkLearner(Learner):
         config: TrainConfig,
         facts: Mapping[str, object],
     ) -> FitResult:
-        """Trains the network; `minutes` includes the time of earlier parts of the run."""
+        """Trains the network; `minutes` includes the time of earlier parts of the run, and no
+        compilation.
+        """
         clock, minutes = self._folder / "seconds", self.options.minutes
-        watch = Stopwatch(_read_seconds(clock))
+        seconds = float(clock.read_text()) if clock.exists() else 0.0
+        # None before the first event, because the checks before the first step trace the network,
+        # which is a part of compilation.
+        last: float | None = None
 
         def hook(event: str, step: int, state: Any, metrics: Mapping[str, Any]) -> bool:
-            watch.pass_event(compiled=event == "compiled")
+            nonlocal seconds, last
+            now = time.monotonic()
+            if last is not None and event != "compiled":
+                seconds += now - last
+            last = now
             # The time is written with each checkpoint: a continued run repeats the steps after it.
             if event == "save":
-                write_atomic(clock, f"{watch.seconds():.3f}".encode())
-            return minutes is not None and watch.seconds() >= 60 * minutes
+                write_atomic(clock, f"{seconds:.3f}".encode())
+            return minutes is not None and seconds >= 60 * minutes
 
         # `fit` handles the signals, and a second SIGTERM must end a process that compiles.
         with default_sigterm():
@@ -393,27 +390,6 @@ def _parts(
     return data.split(parts)
 
 
-class Stopwatch:
-    """Measures the seconds of training without compilation."""
-
-    def __init__(self, used: float = 0.0, now: Callable[[], float] | None = None) -> None:
-        self._now, self._used = now or time.monotonic, used
-        # None before the first event, because the checks before the first step trace the network,
-        # which is a part of compilation.
-        self._last: float | None = None
-
-    def pass_event(self, *, compiled: bool) -> None:
-        """Adds the time since the last event; if `compiled` is True the time is left out."""
-        now = self._now()
-        if self._last is not None and not compiled:
-            self._used += now - self._last
-        self._last = now
-
-    def seconds(self) -> float:
-        """Returns the seconds of training so far."""
-        return self._used if self._last is None else self._used + self._now() - self._last
-
-
 def _render_time_up(minutes: float, steps: int, planned: int, epoch: int) -> str:
     text = f"the time is up ({minutes:g} minutes) after {steps:,} of {planned:,} steps"
     if steps < epoch:
@@ -422,14 +398,6 @@ def _render_time_up(minutes: float, steps: int, planned: int, epoch: int) -> str
             "learned; give more minutes"
         )
     return text
-
-
-def _read_seconds(clock: Path) -> float:
-    try:
-        used = float(clock.read_text())
-    except (OSError, ValueError):
-        return 0.0
-    return used if 0 <= used < math.inf else 0.0
 
 
 def _compare_classes(

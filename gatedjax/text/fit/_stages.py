@@ -207,7 +207,7 @@ class StagedLearner(Learner):
         metric = target.choose_metric(self.options.best_metric)
         first: Trial | None = None
         try:
-            for share, stages in zip(shares, zip(*fits, strict=True), strict=True):
+            for stages in zip(*fits, strict=True):
                 readings = [s.read(part.items) for s, part in zip(stages, judges, strict=True)]
                 bias = np.repeat([s.bias for s in stages], list(map(len, judges)), 0)
                 trial = Trial(stages, Readings.join(readings), bias.astype(np.float64), {})
@@ -217,8 +217,9 @@ class StagedLearner(Learner):
                 loss = measured[metric] - best if target.is_error else best - measured[metric]
                 first = trial if first is None else first
                 error = target.compare(labels, first.readings, trial.readings, weights)
+                trial.scores["asked"] = stages[0].share
                 names = ("share", *target.metrics, "by_prior")
-                trial.scores.update({"asked": share} | {name: measured[name] for name in names})
+                trial.scores.update({name: measured[name] for name in names})
                 trial.scores.update({"loss": loss, "error": error, "n": len(labels)})
                 yield trial
                 # Fewer words have hardly ever been as good as all words after a clear loss.

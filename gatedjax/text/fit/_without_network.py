@@ -47,7 +47,7 @@ class LexiconLearner(StagedLearner):
     """The lexicons of a fit, which read a falling share of the words."""
 
     model_class = LexiconModel
-    _pseudo_count = 0.0
+    _pseudo_count: float | Sequence[float] = 0.0
 
     def read(self, name: str, table: Any, **options: Any) -> Corpus:
         if name == "train":
@@ -92,18 +92,17 @@ class LexiconLearner(StagedLearner):
         self, pairs: Sequence[tuple[TextPart, TextPart]], target: Target
     ) -> Iterator[Trial]:
         """Yields the trials; at a user's share the better of two ranks chooses the words."""
-        trials = super().try_shares(pairs, target)
-        yield next(trials)
         if self.options.share is None:
-            yield from trials
+            yield from super().try_shares(pairs, target)
             return
         # Neither rank is the better on all texts. Another fit for each share would take too long.
-        for trial in trials:
-            self._pseudo_count = _PSEUDO_COUNT
-            *_, other = super().try_shares(pairs, target)
-            if other.scores["loss"] >= trial.scores["loss"]:
-                self._pseudo_count, other = 0.0, trial
-            yield other
+        self._pseudo_count = ranks = (0.0, _PSEUDO_COUNT)
+        trials = super().try_shares(pairs, target)
+        yield next(trials)
+        if of_share := list(trials):
+            best = int(np.argmin([trial.scores["loss"] for trial in of_share]))
+            self._pseudo_count = ranks[best]
+            yield of_share[best]
 
     def start_trials(
         self, every: TextPart, pairs: Sequence[tuple[TextPart, TextPart]], target: Target, say: Say

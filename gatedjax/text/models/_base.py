@@ -58,9 +58,9 @@ class SavedModel(abc.ABC):
         """The number of texts in an example: 2 for pairs, else 1."""
         return inputs_of(self.kind)
 
-    def read(self, examples: Iterable[Sequence[Any]], *, chunk: int = CHUNK) -> Iterator[Any]:
-        """Yields the output for each example, in their order; `chunk` examples are in memory."""
-        for part in chunks(examples, chunk):
+    def read(self, examples: Iterable[Sequence[Any]]) -> Iterator[Any]:
+        """Yields the output for each example, in their order; a part of them is in memory."""
+        for part in chunks(examples, CHUNK):
             faults = [self._find_fault(example) for example in part]
             outputs = iter(self._read_part([part[i] for i, f in enumerate(faults) if not f]))
             for fault in faults:

@@ -71,15 +71,6 @@ def pool_windows(
     return np.asarray(combined, probabilities.dtype)
 
 
-def number_windows(lengths: Sequence[int]) -> list[int]:
-    """Returns the number of the window of each word, from 1.
-
-    >>> number_windows([2, 1])
-    [1, 1, 2]
-    """
-    return np.repeat(np.arange(1, len(lengths) + 1), lengths).tolist()
-
-
 # The names, in a batch, of the texts of an example, and of their numbers of words.
 NAMES, LENGTHS = ("tokens", "hypothesis"), ("lengths", "hypothesis_lengths")
 FINE = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256)

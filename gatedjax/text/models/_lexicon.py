@@ -31,7 +31,7 @@ VECTOR_WORDS, VECTOR_TOKENIZER = "vector_words.txt", "vector_tokenizer.json"
 """The files of the pieces of words that have a vector: words, or the tokenizer of a package."""
 EXAMPLES = "examples.json"
 """The file with extracts of training texts, by the word."""
-_NUMBERS = ("share", "threshold")
+_NUMBERS, _SETTINGS = ("share", "threshold"), ("temperatures", "letters_suffice")
 _ARRAYS = ("is_read", "counts", "pairs", "scale", "weights", "bias", "prior")
 
 
@@ -90,7 +90,7 @@ class LexiconModel(_base.SavedModel):
     def _to_files(self) -> tuple[Any, Json, dict[str, bytes]]:
         lexicon, tokenizer = self.lexicon, self.splitter.tokenizer
         config: Json = {
-            "model": {name: getattr(lexicon, name) for name in (*_NUMBERS, "temperatures")},
+            "model": {name: getattr(lexicon, name) for name in (*_NUMBERS, *_SETTINGS)},
             "tokens": tokenizer.kind,
             "lowercase": self.splitter.lowercase,
         }
@@ -119,16 +119,13 @@ class LexiconModel(_base.SavedModel):
         params, config = load(folder)
         kind = check_kind(config, ("text", *_prediction.TARGETS), folder)  # type: ignore[arg-type]
         with _base.refuse_damage(folder):
-            if type(config["lowercase"]) is not bool:
-                raise ValueError(f"lowercase must be true or false, got {config['lowercase']!r}")
             classes = _base.check_classes(
                 config["classes"], 0 if kind in (_prediction.LABELS, _prediction.REGRESSION) else 2
             )
             head = ClassHead(len(classes)) if kind == "text" else head_from_json(config["head"])
-            if head.num_probabilities != len(classes):
-                raise ValueError(f"head must be for {len(classes)} classes, got {head}")
             numbers: Any = {name: float(config["model"][name]) for name in _NUMBERS}
             numbers["temperatures"] = tuple(map(float, config["model"]["temperatures"]))
+            numbers["letters_suffice"] = config["model"].get("letters_suffice") is True
             arrays: Any = {name: np.asarray(params[name]) for name in _ARRAYS}
             if "vectors" in config:
                 arrays |= {"piece_weights": np.asarray(params["piece_weights"])}

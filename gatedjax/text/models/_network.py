@@ -27,7 +27,7 @@ from gatedjax.text.corpus._tokens import Function, Tokenizer
 from gatedjax.text.models import _base, _buckets
 from gatedjax.text.models._buckets import TextOutput, Words
 from gatedjax.text.models._entries import Batch, Config, NetworkEntry, Reading, networks
-from gatedjax.text.models._folders import CLASSES, ModelFolder, explain_faults, open_folder
+from gatedjax.text.models._folders import CLASSES, explain_faults, open_folder
 from gatedjax.text.sources._labels import Label
 from gatedjax.text.targets._class import ClassTarget
 
@@ -300,9 +300,11 @@ def _join_windows(outputs: Sequence[TextOutput]) -> TextOutput:
     )
 
 
-def open_ga_net(folder: Path, *names: str) -> tuple[ModelFolder, GANetConfig, Json]:
-    """Opens a run of `experiments.ga_net` with the options of its network and its data."""
-    run_folder = open_folder(folder, "run", VOCABULARY, *names)
+def open_ga_net(folder: Path) -> tuple[TrainedModel, Json]:
+    """Opens a run of `experiments.ga_net`, or its export, with its best parameters: returns the
+    model, and the options of its data.
+    """
+    run_folder = open_folder(folder, "run", VOCABULARY, CLASSES)
     with explain_faults(folder):
         settings = run_folder.config["config"]
         model, data = settings["model"], settings["data"]
@@ -311,18 +313,8 @@ def open_ga_net(folder: Path, *names: str) -> tuple[ModelFolder, GANetConfig, Js
                 f"{folder} must be the work folder of a run of python -m experiments.ga_net, got "
                 "another run"
             )
-        return run_folder, from_json(GANetConfig, model), data
-
-
-def load_run(folder: Path) -> TrainedModel:
-    """Opens a run of GA-Net, or its export, as a classifier with its best parameters."""
-    run_folder, config, data = open_ga_net(folder, CLASSES)
-    if data.get("truncate_side", "right") != "right" and data.get("max_len") is not None:
-        raise ValueError(
-            f"{folder} must be trained with truncate_side='right', got {data['truncate_side']!r}: "
-            "its model reads the ends of long texts, so train a run that reads their beginnings"
-        )
-    model = TrainedModel(
+        config = from_json(GANetConfig, model)
+    network = TrainedModel(
         kind="text",
         network=config.system,
         config=config,
@@ -331,4 +323,16 @@ def load_run(folder: Path) -> TrainedModel:
         params={},
         max_len=data.get("max_len") or _MOST_WORDS,
     )
-    return dataclasses.replace(model, params=run_folder.params(jax.eval_shape(model._init)))
+    params = run_folder.params(jax.eval_shape(network._init))
+    return dataclasses.replace(network, params=params), data
+
+
+def load_run(folder: Path) -> TrainedModel:
+    """Opens a run of GA-Net, or its export, as a classifier with its best parameters."""
+    model, data = open_ga_net(folder)
+    if data.get("truncate_side", "right") != "right" and data.get("max_len") is not None:
+        raise ValueError(
+            f"{folder} must be trained with truncate_side='right', got {data['truncate_side']!r}: "
+            "its model reads the ends of long texts, so train a run that reads their beginnings"
+        )
+    return model

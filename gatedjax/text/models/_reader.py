@@ -19,6 +19,9 @@ from gatedjax.export._tensors import check_outputs
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask
 from gatedjax.text.models._folders import CHARACTERS, VOCABULARY, explain_faults, open_folder
 
+# Questions in a batch.
+_ROWS = 8
+
 
 @dataclasses.dataclass(frozen=True)
 class Place:
@@ -84,7 +87,7 @@ class Reader:
             config, data = GAReaderConfig(**settings["model"]), settings["data"]
             reader = cls(config, data, vocabulary, gdata.Characters(alphabet), {})
             # The shapes of the parameters follow from a batch.
-            batch: Tree = reader._batches(question("it", _cloze.PLACEHOLDER, ["it"]), 1)[0]
+            batch: Tree = reader._batches(question("it", _cloze.PLACEHOLDER, ["it"]))[0]
         task = GAReaderTask(reader._network())
         like = jax.eval_shape(lambda key: task.init(key, batch), jax.random.key(0))
         return dataclasses.replace(reader, params=run_folder.params(like))
@@ -110,13 +113,13 @@ class Reader:
         return dataclasses.replace(self, vocabulary=vocabulary, params=params)
 
     def answer_questions(
-        self, source: gdata.Source, *, batch_size: int = 8, whole_candidates: bool = False
+        self, source: gdata.Source, *, whole_candidates: bool = False
     ) -> list[Reading]:
         """Answers the questions of a data set; all unknown words have the same vector. With
         `whole_candidates` a candidate of several words counts only where it occurs as a whole,
         otherwise each of its words, as in training.
         """
-        batches = self._batches(source, batch_size, whole_candidates=whole_candidates)
+        batches = self._batches(source, whole_candidates=whole_candidates)
         readings: dict[int, Reading] = {}
         for step in range(len(batches)):
             output: Any = jax.device_get(_forward(self._network(), self.params, batches[step]))
@@ -131,7 +134,7 @@ class Reader:
         return GAReader(self.config, vocab_size=len(self.vocabulary), num_characters=letters)
 
     def _batches(
-        self, source: gdata.Source, batch_size: int, *, whole_candidates: bool = False
+        self, source: gdata.Source, *, whole_candidates: bool = False
     ) -> gdata.ClozeBatches:
         # All batches have a single shape, because each shape costs a compilation.
         longest, has_letters = self.data["max_doc_len"], self.config.characters.char_dim
@@ -139,7 +142,7 @@ class Reader:
             source, self.vocabulary, max_doc_len=longest, whole_candidates=whole_candidates
         )
         spelling = self.characters.table(self.vocabulary) if has_letters else None
-        size = min(batch_size, len(encoded))
+        size = min(_ROWS, len(encoded))
         return gdata.ClozeBatches.eval(encoded, batch_size=size, max_shapes=1, characters=spelling)
 
 

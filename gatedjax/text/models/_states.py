@@ -1,7 +1,6 @@
 """The model of token vectors: the encoder of the user, the folder, predictions, and the leak."""
 
 import dataclasses
-import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from gatedjax._utils.types import Json
 from gatedjax.export._card import check_kind
 from gatedjax.export._folder import load, read_file
 from gatedjax.lexicon import GatedPooling
-from gatedjax.text.answers._prediction import STATES
+from gatedjax.text.answers._prediction import STATES, chunks
 from gatedjax.text.corpus._tokens import import_path
 from gatedjax.text.models import _base
 from gatedjax.text.sources._labels import Label
@@ -43,8 +42,7 @@ def encode_texts(encoder: Encoder, texts: Iterable[str], width: int = 0) -> Iter
     """Calls an encoder on a few texts at a time, and yields the checked results. All vectors must
     have the same width, `width` unless it is 0.
     """
-    iterator = iter(texts)
-    while part := list(itertools.islice(iterator, _CHUNK)):
+    for part in chunks(texts, _CHUNK):
         returned = encoder(part)
         results = list(returned) if isinstance(returned, Iterable) else None
         if results is None or len(results) != len(part):

@@ -18,11 +18,10 @@ from gatedjax.data.files._unpack import inner_name
 from gatedjax.text.sources import _formats
 from gatedjax.text.sources._conll import ENDS as TAGS
 from gatedjax.text.sources._csv import MARKS, open_csv
+from gatedjax.text.sources._formats import WORKBOOKS
 from gatedjax.text.sources._lines import TextFile, check_encoding
 from gatedjax.text.sources._memory import ARROW, open_arrow, open_dataset, open_dicts, open_values
 from gatedjax.text.sources._table import Aside, Columns, Source, Table, find_columns
-from gatedjax.text.sources._workbook import ENDS as WORKBOOKS
-from gatedjax.text.sources._workbook import open_workbook
 
 _TEXTS = {
     ".json": _formats.open_json,
@@ -102,7 +101,9 @@ def _open(data: object, encoding: str, split: str, header: tuple[str, ...] | Non
             raise ValueError(
                 f"{path} must not be compressed, got a {ending} file inside: unpack it first"
             )
-        return open_arrow(location, path) if ending in ARROW else open_workbook(path, header)
+        if ending in ARROW:
+            return open_arrow(location, path)
+        return _formats.open_workbook(path, header)
     file = TextFile(path, encoding)
     if ending in MARKS:
         file.check()
@@ -142,29 +143,21 @@ def _open_named(name: str, split: str) -> Source | None:
         return _open_hugging_face(name, split)
     if name.startswith("tfds:"):
         return _open_tfds(name, split)
-    # The sets of gatedjax.data come before TFDS sets with the same name.
-    if name in names():
-        data = load(name, split)
-        classes = data.info.class_names if isinstance(data, DataSet) else None
-        example = data[0] if classes else {}
-        if "tokens" not in example or "query" in example:
-            raise ValueError(f"data must be a data set of labelled texts, got {name!r}")
-        # The column of each text, and its name in an example. The demo is read like a file, because
-        # its sentences keep their spaces and capitals.
-        keys = {"text": "text" if name == "demo" else "tokens"}
-        if "hypothesis" in example:
-            keys = {"premise": "tokens", "hypothesis": "hypothesis"}
-        shown = "demo (sentences of three authors)" if name == "demo" else name
-        rows = functools.partial(_examples, data, keys)
-        return open_dicts(shown, rows, (*keys, "label"), {"label": classes})
-    # All names of TFDS are identifiers, so that a wrong path does not import TFDS.
-    if name.isidentifier():
-        with contextlib.suppress(ImportError):
-            import tensorflow_datasets as tfds  # Imported last, because it takes a second.
-
-            if name in tfds.list_builders(with_community_datasets=False):
-                return _open_tfds(name, split)
-    return None
+    if name not in names():
+        return None
+    data = load(name, split)
+    classes = data.info.class_names if isinstance(data, DataSet) else None
+    example = data[0] if classes else {}
+    if "tokens" not in example or "query" in example:
+        raise ValueError(f"data must be a data set of labelled texts, got {name!r}")
+    # The column of each text, and its name in an example. The demo is read like a file, because
+    # its sentences keep their spaces and capitals.
+    keys = {"text": "text" if name == "demo" else "tokens"}
+    if "hypothesis" in example:
+        keys = {"premise": "tokens", "hypothesis": "hypothesis"}
+    shown = "demo (sentences of three authors)" if name == "demo" else name
+    rows = functools.partial(_examples, data, keys)
+    return open_dicts(shown, rows, (*keys, "label"), {"label": classes})
 
 
 def _examples(data: DataSet, keys: dict[str, str]) -> Iterator[object]:

@@ -255,9 +255,9 @@ class Target(abc.ABC):
         """Returns the groups in which words are listed, and the weights of the words in them."""
         return self.classes, weights
 
-    def name_groups(self, targets: np.ndarray) -> list[Any]:
+    def name_groups(self, targets: np.ndarray) -> list[frozenset[Label]]:
         """Returns for each text the names of the groups of words of which it has examples."""
-        return [self.classes[i] for i in targets.tolist()]
+        return [frozenset([self.classes[i]]) for i in targets.tolist()]
 
 
 class ScoreTarget(Target):
@@ -271,7 +271,7 @@ class ScoreTarget(Target):
     def group_words(self, weights: np.ndarray) -> tuple[tuple[Label, ...], np.ndarray]:
         return SIDES, np.concatenate([-weights, weights], 1)
 
-    def name_groups(self, targets: np.ndarray) -> list[Any]:
+    def name_groups(self, targets: np.ndarray) -> list[frozenset[Label]]:
         # A text at the median has examples of both groups.
         middle = np.median(targets)
         return [

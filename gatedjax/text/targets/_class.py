@@ -8,15 +8,8 @@ import numpy as np
 
 from gatedjax._utils.types import Json
 from gatedjax.lexicon import ClassHead, Readings
-from gatedjax.text.targets._base import (
-    Names,
-    Target,
-    Weights,
-    count_pairs,
-    describe_effective,
-    find_thresholds,
-    list_scores,
-)
+from gatedjax.text.targets import _base
+from gatedjax.text.targets._base import Names, Target, Weights
 
 # Number of bins of the calibration, by the probability of the predicted class.
 _BINS = 15
@@ -52,7 +45,7 @@ class ClassTarget(Target):
                 "threshold must be left out unless there are two classes, or several labels for "
                 f"each text, got {threshold!r} for {len(self.classes)} classes"
             )
-        thresholds = find_thresholds(threshold, self.classes)
+        thresholds = _base.find_thresholds(threshold, self.classes)
         if len(thresholds) != 1:
             first, second = self.classes
             raise ValueError(
@@ -70,10 +63,8 @@ class ClassTarget(Target):
     def with_decision(self, value: Json) -> "ClassTarget":
         if not value:
             return self
-        positive, threshold = value["positive"], float(value["threshold"])
-        if positive not in (0, 1) or len(self.classes) != 2:
-            raise ValueError(f"positive must be 0 or 1 for two classes, got {positive!r}")
-        return dataclasses.replace(self, positive=positive, threshold=threshold)
+        threshold = float(value["threshold"])
+        return dataclasses.replace(self, positive=value["positive"], threshold=threshold)
 
     def decide(self, readings: Readings) -> np.ndarray:
         if self.positive is None:
@@ -90,14 +81,6 @@ class ClassTarget(Target):
     ) -> Json:
         probabilities = np.asarray(readings.probabilities, np.float64)
         predicted = self.decide(readings)
-        # NaN fails the comparison, so that it is refused too.
-        proper = (probabilities >= 0).all(1) & (np.abs(probabilities.sum(1) - 1) < 1e-3)
-        if not proper.all():
-            row = int(np.argmin(proper))
-            raise ValueError(
-                "probabilities must be at least 0 and sum to 1, got "
-                f"{probabilities[row].tolist()} in row {row}"
-            )
         rows = np.arange(len(targets))
         truth, best = probabilities[rows, targets], probabilities[rows, predicted]
         squares = np.square(probabilities).sum(1)
@@ -158,7 +141,7 @@ def measure_predicted(
     """
     from sklearn.metrics import precision_recall_fscore_support
 
-    confusion = count_pairs(labels, predicted, len(classes), weights)
+    confusion = _base.count_pairs(labels, predicted, len(classes), weights)
     options: Any = {"labels": np.arange(len(classes)), "zero_division": 0}
     scores = precision_recall_fscore_support(labels, predicted, sample_weight=weights, **options)
     occurs = confusion.sum(0) + confusion.sum(1) > 0
@@ -168,13 +151,13 @@ def measure_predicted(
     bins, ece = _calibrate(best, predicted == labels, weights)
     return {
         "n": len(labels),
-        **describe_effective(weights),
+        **_base.describe_effective(weights),
         "accuracy": float(confusion.trace() / confusion.sum()),
         "macro_f1": float(scores[2][occurs].mean()),
         "nll": float(np.average(-np.log(np.maximum(truth, _LEAST)), weights=weights)),
         "brier": float(np.average(brier, weights=weights)),
         "ece": ece,
-        "per_class": list_scores(classes, scores, n=counts.tolist()),
+        "per_class": _base.list_scores(classes, scores, n=counts.tolist()),
         "confusion": confusion.tolist(),
         "bins": bins,
     }

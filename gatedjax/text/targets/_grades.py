@@ -10,15 +10,8 @@ from gatedjax._utils.types import Json
 from gatedjax.lexicon import OrdinalHead, Readings
 from gatedjax.text.answers._prediction import ORDINAL
 from gatedjax.text.sources._labels import Label, parse_number
-from gatedjax.text.targets._base import (
-    MOST_SHOWN,
-    Names,
-    ScoreTarget,
-    Weights,
-    count_pairs,
-    describe_effective,
-    measure_error,
-)
+from gatedjax.text.targets import _base
+from gatedjax.text.targets._base import Names, ScoreTarget, Weights
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +64,7 @@ class OrdinalTarget(ScoreTarget):
         from sklearn.metrics import cohen_kappa_score
 
         predicted, grades = self.decide(readings), self.classes
-        confusion = count_pairs(targets, predicted, len(grades), weights)
+        confusion = _base.count_pairs(targets, predicted, len(grades), weights)
         distances = np.abs(targets - predicted)
         kappa = None
         if len(np.union1d(targets, predicted)) > 1:
@@ -84,11 +77,11 @@ class OrdinalTarget(ScoreTarget):
             )
         return {
             "n": len(targets),
-            **describe_effective(weights),
+            **_base.describe_effective(weights),
             "accuracy": float(confusion.trace() / confusion.sum()),
             "mae": float(np.average(distances, weights=weights)),
             "kappa": None if kappa is None else float(kappa),
-            "mae_error": measure_error(distances, weights),
+            "mae_error": _base.measure_error(distances, weights),
             "grades": list(grades),
             "confusion": confusion.tolist(),
         }
@@ -96,7 +89,7 @@ class OrdinalTarget(ScoreTarget):
     def render_prediction(self, reading: Readings) -> str:
         grade = self.classes[int(self.decide(reading)[0])]
         pairs = list(zip(self.classes, reading.probabilities[0].tolist(), strict=True))
-        shown = ", ".join(f"{name} {share:.3f}" for name, share in pairs[:MOST_SHOWN])
+        shown = ", ".join(f"{name} {share:.3f}" for name, share in pairs[: _base.MOST_SHOWN])
         return f"{grade} (of {shown})"
 
     def render_rule(self, bias: np.ndarray) -> str:
@@ -104,7 +97,7 @@ class OrdinalTarget(ScoreTarget):
             f"{grade} above {threshold:+.3f}"
             for grade, threshold in zip(self.classes[1:], bias.tolist(), strict=True)
         ]
-        shown = ", ".join(steps[:MOST_SHOWN]) + ", ..." * (len(steps) > MOST_SHOWN)
+        shown = ", ".join(steps[: _base.MOST_SHOWN]) + ", ..." * (len(steps) > _base.MOST_SHOWN)
         return f"The grade is {self.classes[0]}, or {shown} of the sum; the parts are exact."
 
 
@@ -124,7 +117,7 @@ def _order_grades(labels: Names, order: Names | None) -> tuple[Label, ...]:
         # Two spellings of a number, such as "1" and "1.0", would be two grades without an order.
         if None in numbers.values() or len(set(numbers.values())) < len(labels):
             # Labels that are not numbers come first, so that the message names them.
-            shown = sorted(labels, key=lambda label: numbers[label] is not None)[:MOST_SHOWN]
+            shown = sorted(labels, key=lambda label: numbers[label] is not None)[: _base.MOST_SHOWN]
             names = ",".join(str(label) for label in shown)
             raise ValueError(
                 f"grades must be different numbers, all finite, or need an order, got {names}: "
@@ -137,7 +130,7 @@ def _order_grades(labels: Names, order: Names | None) -> tuple[Label, ...]:
         missing = sorted(set(by_text).difference(ordered))
         extra = list(dict.fromkeys(n for n in ordered if n not in by_text or ordered.count(n) > 1))
         actions = [
-            f"{action} {', '.join(map(repr, names[:MOST_SHOWN]))}"
+            f"{action} {', '.join(map(repr, names[: _base.MOST_SHOWN]))}"
             for action, names in (("add", missing), ("leave out or name once", extra))
             if names
         ]

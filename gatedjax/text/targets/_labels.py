@@ -12,18 +12,8 @@ from gatedjax._utils.types import Json
 from gatedjax.lexicon import LabelHead, Readings
 from gatedjax.text.answers._prediction import LABELS, LabelsPrediction
 from gatedjax.text.sources._labels import Classes, Label, is_zero_or_one
-from gatedjax.text.targets._base import (
-    MOST_SHOWN,
-    Names,
-    Target,
-    Weights,
-    count_effective,
-    describe_effective,
-    describe_reading,
-    find_thresholds,
-    list_scores,
-    sort_key,
-)
+from gatedjax.text.targets import _base
+from gatedjax.text.targets._base import Names, Target, Weights
 
 # A label gets its own threshold if at least this many validation texts have it, because the F1 of
 # fewer texts is too noisy.
@@ -73,12 +63,12 @@ class LabelTarget(Target):
             raise ValueError(
                 f"the texts must have a label, got none with min_class={options.min_class} texts"
             )
-        classes = tuple(sorted(used, key=sort_key))
+        classes = tuple(sorted(used, key=_base.sort_key))
         target = cls(classes, (0.5,) * len(classes), left_out=frozenset(totals.keys() - used))
         return target if options.threshold is None else target.with_threshold(options.threshold)
 
     def with_threshold(self, threshold: Any) -> "LabelTarget":
-        by_place = find_thresholds(threshold, self.classes)
+        by_place = _base.find_thresholds(threshold, self.classes)
         thresholds = tuple(by_place.get(i, old) for i, old in enumerate(self.thresholds))
         return dataclasses.replace(self, thresholds=thresholds, is_fixed=True)
 
@@ -150,18 +140,18 @@ class LabelTarget(Target):
         micro = precision_recall_fscore_support(true, ours, average="micro", **options)
         occurs = (true | ours)[:, : len(labels)].any(0)
         each = np.ones(len(targets)) if weights is None else weights
-        each = each * (count_effective(weights, len(targets)) / each.sum())
+        each = each * (_base.count_effective(weights, len(targets)) / each.sum())
         counts, times = targets.sum(0).tolist(), predicted.sum(0).tolist()
         return {
             "n": len(targets),
-            **describe_effective(weights),
+            **_base.describe_effective(weights),
             "micro_f1": float(micro[2]),
             "micro_precision": float(micro[0]),
             "micro_recall": float(micro[1]),
             "macro_f1": float(scores[2][: len(labels)][occurs].mean()) if occurs.any() else 0.0,
             "subset_accuracy": float(accuracy_score(true, ours, sample_weight=weights)),
             "decisions": float(each @ (true.sum(1) + ours.sum(1))) / 2,
-            "labels": list_scores(labels, scores, n=counts, predicted=times),
+            "labels": _base.list_scores(labels, scores, n=counts, predicted=times),
             "without_label": {
                 "n": int((~targets.any(1)).sum()),
                 "predicted": int((~predicted.any(1)).sum()),
@@ -193,7 +183,7 @@ class LabelTarget(Target):
     def decision_to_json(self) -> Json:
         decision: Json = {"thresholds": list(self.thresholds), "is_fixed": self.is_fixed}
         if self.left_out:
-            decision["left_out"] = sorted(self.left_out, key=sort_key)
+            decision["left_out"] = sorted(self.left_out, key=_base.sort_key)
         return decision
 
     def with_decision(self, value: Json) -> "LabelTarget":
@@ -202,20 +192,16 @@ class LabelTarget(Target):
             raise ValueError(
                 f"thresholds must have {len(self.classes)} numbers, got {len(thresholds)}"
             )
-        left_out = value.get("left_out", [])
-        if not isinstance(left_out, list) or not all(
-            isinstance(label, str | int | float) for label in left_out
-        ):
-            raise ValueError(f"left_out must be a list of labels, got {left_out!r:.80}")
-        fields: Json = {"thresholds": thresholds, "left_out": frozenset(left_out)}
-        return dataclasses.replace(self, is_fixed=bool(value["is_fixed"]), **fields)
+        left_out = frozenset(value.get("left_out", ()))
+        fields: Json = {"is_fixed": bool(value["is_fixed"]), "left_out": left_out}
+        return dataclasses.replace(self, thresholds=thresholds, **fields)
 
     def predict(self, reading: Readings, words: Sequence[str]) -> LabelsPrediction:
         places = self._list_predicted(reading)
         return LabelsPrediction(
             tuple(self.classes[i] for i in places),
             tuple(reading.probabilities[0, places].tolist()),
-            **describe_reading(reading, words),
+            **_base.describe_reading(reading, words),
         )
 
     def _list_predicted(self, reading: Readings) -> list[int]:
@@ -227,7 +213,7 @@ class LabelTarget(Target):
         shares = ", ".join(
             f"{self.classes[i]} {reading.probabilities[0, i]:.3f} "
             f"({self.thresholds[i]:.3f} is needed)"
-            for i in self.rank_columns(reading)[:MOST_SHOWN]
+            for i in self.rank_columns(reading)[: _base.MOST_SHOWN]
         )
         return f"{names or '(no label)'} (of {shares})"
 
@@ -237,7 +223,7 @@ class LabelTarget(Target):
             "exact."
         )
 
-    def name_groups(self, targets: np.ndarray) -> list[Any]:
+    def name_groups(self, targets: np.ndarray) -> list[frozenset[Label]]:
         return [
             frozenset(itertools.compress(self.classes, row.tolist()))
             for row in targets[:, : len(self.classes)]

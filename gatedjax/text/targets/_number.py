@@ -10,15 +10,8 @@ from gatedjax._utils.types import Json
 from gatedjax.lexicon import Readings, RealHead
 from gatedjax.text.answers._prediction import REGRESSION, ValuePrediction
 from gatedjax.text.sources._labels import Label
-from gatedjax.text.targets._base import (
-    Names,
-    ScoreTarget,
-    Target,
-    Weights,
-    describe_effective,
-    describe_reading,
-    measure_error,
-)
+from gatedjax.text.targets import _base
+from gatedjax.text.targets._base import Names, ScoreTarget, Target, Weights
 
 # By this share the RMSE may be larger with fewer words.
 _ALLOWED = 0.01
@@ -96,7 +89,9 @@ class RealTarget(ScoreTarget):
         # The delta method turns the error of the mean square into that of its root.
         squares, other_squares = (self.score_texts(targets, m) for m in (readings, other))
         root = float(np.sqrt(np.average(squares, weights=weights)))
-        return measure_error(squares - other_squares, weights) / (2 * root) if root > 0 else 0.0
+        return (
+            _base.measure_error(squares - other_squares, weights) / (2 * root) if root > 0 else 0.0
+        )
 
     @property
     def columns(self) -> tuple[Label, ...]:
@@ -117,10 +112,10 @@ class RealTarget(ScoreTarget):
         options: Any = {"sample_weight": weights}
         rmse = float(root_mean_squared_error(targets, predicted, **options))
         # The delta method needs the error of the mean square.
-        of_squares = measure_error((predicted - targets) ** 2, weights)
+        of_squares = _base.measure_error((predicted - targets) ** 2, weights)
         return {
             "n": len(targets),
-            **describe_effective(weights),
+            **_base.describe_effective(weights),
             "rmse": rmse,
             "mae": float(mean_absolute_error(targets, predicted, **options)),
             "r2": float(r2_score(targets, predicted, **options)) if np.ptp(targets) > 0 else None,
@@ -129,7 +124,9 @@ class RealTarget(ScoreTarget):
         }
 
     def predict(self, reading: Readings, words: Sequence[str]) -> ValuePrediction:
-        return ValuePrediction(float(reading.logits[0, 0]), **describe_reading(reading, words))
+        return ValuePrediction(
+            float(reading.logits[0, 0]), **_base.describe_reading(reading, words)
+        )
 
     def render_prediction(self, reading: Readings) -> str:
         return f"{reading.logits[0, 0]:.8g}"
