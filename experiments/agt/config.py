@@ -4,16 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
+from experiments.core import config as core
 from experiments.core.cli import option_value, preset_named
-from experiments.core.config import (
-    BY_LOSS,
-    Changes,
-    Files,
-    RunConfig,
-    Start,
-    evaluate_every,
-    with_changes,
-)
 from gatedjax._utils.options import Unset
 from gatedjax.models import AGTConfig
 from gatedjax.training import OptimizerConfig
@@ -27,7 +19,7 @@ GLOVE = "glove.6B.300d.txt"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DataConfig(Files):
+class DataConfig(core.Files):
     """Options of the text and of its batches."""
 
     name: DataName = "polarity"
@@ -58,7 +50,7 @@ class DataConfig(Files):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AGTRunConfig(RunConfig):
+class AGTRunConfig(core.RunConfig):
     """Options of a training run: data, network, training."""
 
     preset: str = "sst1"
@@ -87,7 +79,7 @@ OPTIMIZERS: dict[str, OptimizerConfig] = {
 }
 
 
-def changes_of(optimizer: str) -> Changes:
+def changes_of(optimizer: str) -> core.Changes:
     """Returns the changes that an optimiser preset makes to a configuration."""
     return {"optimizer_preset": optimizer, "train.optimizer": OPTIMIZERS[optimizer]}
 
@@ -98,16 +90,27 @@ def presets_for(args: list[str], presets: Mapping[str, AGTRunConfig]) -> Mapping
     if name is None:
         return presets
     preset_named(name, OPTIMIZERS)
-    return {preset: with_changes(config, changes_of(name)) for preset, config in presets.items()}
+    return {
+        preset: core.with_changes(config, changes_of(name)) for preset, config in presets.items()
+    }
 
 
 def _preset(
-    preset: PresetName, name: DataName, num_steps: int, every: int, changes: Changes | None = None
+    preset: PresetName,
+    name: DataName,
+    num_steps: int,
+    every: int,
+    changes: core.Changes | None = None,
 ) -> AGTRunConfig:
     config = AGTRunConfig(preset=preset, data=DataConfig(name=name, embeddings=GLOVE))
     defaults = {"train.early_stop_patience": 10, "train.optimizer": OPTIMIZERS["adam_5e-4"]}
-    settings = {**evaluate_every(num_steps, every), **defaults, **BY_LOSS, **(changes or {})}
-    return with_changes(config, settings)
+    settings = {
+        **core.evaluate_every(num_steps, every),
+        **defaults,
+        **core.BY_LOSS,
+        **(changes or {}),
+    }
+    return core.with_changes(config, settings)
 
 
 # The presets have batches of 50. With phrases (about 3,200 steps per epoch) they evaluate after
@@ -117,7 +120,7 @@ def _preset(
 # sentences, so the loss of sentences is lowest after an epoch. The mean of the parameters over some
 # 1,000 steps has a lower loss than the parameters of any step. The mean, the learning rates 5e-4
 # and 2e-4 and the dropouts 0.2 and 0.5 were compared on validation text.
-_PHRASES: Changes = {
+_PHRASES: core.Changes = {
     "data.train_on": "phrases",
     "train.early_stop_patience": 3,
     "train.optimizer.learning_rate": 2e-4,
@@ -156,7 +159,7 @@ SWEPT = {
 it."""
 
 
-START = Start(
+START = core.Start(
     name="agt",
     about="""Train an attention gated transformation network, or a baseline with --model.system,
 and evaluate it on the test sentences. Options that are not given come from --preset. Press Ctrl-C

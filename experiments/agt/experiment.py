@@ -31,7 +31,7 @@ def texts_of(config: AGTRunConfig) -> Texts:
         # command.
         raise FileNotFoundError(
             f"{path}: there is no such file of word vectors: create it with python -m "
-            f" experiments.agt.vectors --out {path}"
+            f"experiments.agt.vectors --out {path}"
         )
     train = f"{data.name}_phrases" if data.train_on == "phrases" else data.name
     return read_texts((train, data.name, data.name), data, config.model.embedding_dim)

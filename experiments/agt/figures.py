@@ -54,10 +54,9 @@ def list_figures(store: Store) -> str:
 def draw(job: Job) -> None:
     """Draws the figure of a command, for each data set. Raises ValueError if a record lacks the
     values of the figure."""
-    figure, folder = job.options.what, job.options.results
-    folder.mkdir(parents=True, exist_ok=True)
+    figure = job.options.what
     for data in job.data:
-        stem = stem_of(folder, figure, data)
+        stem = stem_of(job.options.results, figure, data)
         if figure == "optimizers":
             stems = _optimizers(job, data, stem)
         else:
@@ -91,8 +90,7 @@ def _examples(record: Record, data: str) -> Records:
 
 
 def _figure2(record: Record, stem: Path, title: str) -> list[Path]:
-    """Draws attention and lengths of runs per layer of a record; returns a list with its path. stem
-    is the path of the figure without a suffix."""
+    """Draws attention and lengths of runs per layer of a record."""
     layers = record["layers"]
     attention, runs = in_unit(layers["attention"]), of_lengths(layers["runs"], LONGEST)
     longer = above_first(runs)
@@ -111,8 +109,7 @@ def _figure2(record: Record, stem: Path, title: str) -> list[Path]:
 
 
 def _figure3(record: Record, stem: Path, title: str) -> list[Path]:
-    """Draws the gates per layer of a record; returns a list with its path. stem is the path of the
-    figure without a suffix."""
+    """Draws the gates per layer of a record."""
     gates = in_unit(record["layers"]["gates"])
     panels = {"gate, all test sentences": gates}
     if record.get("examples"):
@@ -126,8 +123,7 @@ def _figure3(record: Record, stem: Path, title: str) -> list[Path]:
 
 
 def _figure4(record: Record, stem: Path, title: str) -> list[Path]:
-    """Draws the attention in each example sentence of a record; returns the paths. stem is the
-    first part of the paths, which have no suffix."""
+    """Draws the attention in each example sentence of a record; `stem` begins the paths."""
     stems = []
     for example in _examples(record, record["data"]):
         stems.append(stem.with_name(f"{stem.name}_{example['number']}"))
@@ -171,15 +167,14 @@ def show_selected(job: Job) -> None:
             marked = (r > reported.THRESHOLD).astype(np.float64)
             examples.append((caption, example["tokens"], r, marked))
         path = stem_of(job.options.runs, "selected", data).with_suffix(".html")
-        path.parent.mkdir(parents=True, exist_ok=True)
         title = f"Words that AGT selects: {NAMES[data]} test sentences"
         analysis.write_html(path, analysis.highlight_html(examples, title))
         say(f"wrote {path}")
-        say(layer_tables.selected_words(data, job.store))
-        say(layer_tables.trace(data, job.store))
+        for text in (layer_tables.selected_words, layer_tables.trace):
+            say(layer_tables.body(text, data, job.store))
 
 
 def first_words(job: Job) -> None:
     """Prints the most frequent words of the first layer."""
     for data in job.data:
-        say(layer_tables.first_words(data, job.store))
+        say(layer_tables.body(layer_tables.first_words, data, job.store))

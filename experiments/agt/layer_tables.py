@@ -28,8 +28,8 @@ MEASURES = {
 """The observations per layer in a record, and their headings."""
 TOP = 20
 """The number of words in the table of the first layer."""
-Body = Callable[[str, Store], str]
-"""A function of (data set, records) that returns a section."""
+Text = Callable[[Record, str], str]
+"""A function of (record, data set) that renders a section."""
 
 
 def best_run(store: Store, data: str) -> Record | None:
@@ -37,28 +37,17 @@ def best_run(store: Store, data: str) -> Record | None:
     return best(store.all(data, FULL))
 
 
-def _needs(part: str) -> Callable[[Callable[[Record, str], str]], Body]:
-    """Returns a decorator for functions that render a section of RESULTS.md from a record. The
-    decorated function (record, data set) becomes a function (data set, store). It is called with
-    the record of the best run on the data set. If this record is missing or has no entry `part`,
-    the section is "not run"."""
-
-    def decorate(text: Callable[[Record, str], str]) -> Body:
-        @functools.wraps(text)
-        def body(data: str, store: Store) -> str:
-            record = best_run(store, data)
-            return text(record, data) if record is not None and record.get(part) else NOT_RUN
-
-        return body
-
-    return decorate
+def body(text: Text, data: str, store: Store) -> str:
+    """Returns a section from the record of the best run on a data set; "not run" if there is no
+    such record or it lacks the entry of the section, see `NEEDS`."""
+    record = best_run(store, data)
+    return text(record, data) if record is not None and record.get(NEEDS[text]) else NOT_RUN
 
 
 def _seed(record: Record, data: str) -> str:
     return f"{NAMES[data]}, seed {record['seed']} (best in validation)."
 
 
-@_needs("layers")
 def observations(record: Record, data: str) -> str:
     """Returns attention, lengths of runs and gates per layer."""
     layers = record["layers"]
@@ -105,7 +94,6 @@ def _describe(layers: Json) -> Iterator[str]:
         )
 
 
-@_needs("first_words")
 def first_words(record: Record, data: str) -> str:
     """Returns the words that the first layer selects most often."""
     ranked = enumerate(record["first_words"][:TOP], start=1)
@@ -122,18 +110,14 @@ def first_words(record: Record, data: str) -> str:
 def words_of(example: Json, layer: int, threshold: float) -> list[str]:
     """Returns the words of an example that a layer selects, lower-cased, in their order. Words are
     split at hyphens, because a sentence of the paper is known with and without them. A word is
-    selected if its rescaled attention is above `threshold`; layers count from 1. Raises ValueError
-    if the network has no such layer."""
+    selected if its rescaled attention is above `threshold`; layers count from 1."""
     attention = np.asarray(example["attention"])
-    if not 1 <= layer <= len(attention):
-        raise ValueError(f"layer must be in [1, {len(attention)}], got {layer}")
     selected = np.flatnonzero(phrases.select(attention[layer - 1], threshold=threshold))
     # The paper's lists are in lower case.
     words = [example["tokens"][place].lower() for place in selected]
     return [part for word in words for part in (word.split("-") if len(word) > 1 else [word])]
 
 
-@_needs("examples")
 def selected_words(record: Record, data: str) -> str:
     """Returns the words of the paper's layer at both thresholds, next to the paper's lists."""
     layer = min(reported.SELECTION_LAYER, len(record["examples"][0]["attention"]))
@@ -161,7 +145,6 @@ def selected_words(record: Record, data: str) -> str:
     return paragraphs(f"{_seed(record, data)} Layer {layer}.", table)
 
 
-@_needs("examples")
 def trace(record: Record, data: str) -> str:
     """Returns the words of the third sentence, layer by layer."""
     example = next((example for example in record["examples"] if example["number"] == 3), None)
@@ -183,7 +166,14 @@ ORDER = (
     "selected, so a phrase is words that are selected each by itself and stand side by side. The "
     "shuffled columns are the same selections with the words of every sentence in random order."
 )
-SECTIONS: tuple[tuple[str, Body, str], ...] = (
+NEEDS: dict[Text, str] = {
+    observations: "layers",
+    first_words: "first_words",
+    selected_words: "examples",
+    trace: "examples",
+}
+"""The entry of a record that each section renders."""
+SECTIONS: tuple[tuple[str, Text, str], ...] = (
     ("Layers", observations, ORDER),
     (
         "First-layer words",
@@ -210,12 +200,12 @@ def tables(store: Store) -> Iterator[Table]:
         if data != reported.DATA and not store.all(data, FULL):
             continue
         where = "" if data == reported.DATA else f" ({name})"
-        for title, body, note in SECTIONS:
-            if data == "trec" and body in (selected_words, trace):
+        for title, text, note in SECTIONS:
+            if data == "trec" and NEEDS[text] == "examples":
                 continue  # questions have none of the example sentences
             yield Table(
                 title=title + where,
-                body=functools.partial(body, data),
+                body=functools.partial(body, text, data),
                 note=note,
-                is_folded=bool(where) or body in (first_words, trace),
+                is_folded=bool(where) or text in (first_words, trace),
             )

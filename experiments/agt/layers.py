@@ -123,15 +123,14 @@ def in_unit(counts: Array) -> LayerHistogram:
     return LayerHistogram(array, np.linspace(0.0, 1.0, BINS + 1))
 
 
-def of_lengths(counts: Array, longest: int | None = None) -> LayerHistogram:
+def of_lengths(counts: Array, longest: int) -> LayerHistogram:
     """Returns the histogram of recorded counts of lengths. `counts` [layers, lengths] begin at
-    length 1. The bin of `longest` also counts longer lengths; None has a bin per length."""
+    length 1. The bin of `longest` also counts longer lengths."""
     array = np.asarray(counts, np.int64)
-    open_end = False
-    if longest is not None and array.shape[1] > longest:
+    open_end = array.shape[1] > longest
+    if open_end:
         # The last bin of the figure collects all longer runs, because a few very long runs would
         # stretch its axis.
-        open_end = True
         tail = array[:, longest - 1 :].sum(1, keepdims=True)
         array = np.concatenate([array[:, : longest - 1], tail], axis=1)
     return LayerHistogram(array, np.arange(array.shape[1] + 1) + 0.5, open_end)

@@ -16,23 +16,12 @@ from experiments.agt.layer_tables import FULL
 from experiments.agt.pooled import pooled_cases
 from experiments.agt.reported import DATA, NAMES
 from experiments.core import columns as c
+from experiments.core import paper as core
 from experiments.core.claims import Number, number_of
 from experiments.core.columns import print_metrics, print_parameters, print_time
 from experiments.core.comparison import SEEDS, these_runs
 from experiments.core.config import swept_changes
 from experiments.core.kinds import Json
-from experiments.core.paper import (
-    Claim,
-    Column,
-    Figure,
-    Job,
-    Paper,
-    Table,
-    TableOptions,
-    TableRow,
-    Variant,
-)
-from experiments.core.paper import variants as by_name
 from experiments.core.records import Records, Store, alive
 from experiments.core.tune import best_trial
 from gatedjax._utils.options import Unset
@@ -48,40 +37,40 @@ def ablation_name(above: int, mode: AblateMode = "highway") -> str:
     return f"agt_above{above}" if mode == "highway" else f"agt_above{above}_{mode}"
 
 
-def ablation(above: int, mode: AblateMode) -> Variant:
+def ablation(above: int, mode: AblateMode) -> core.Variant:
     """Returns AGT without the selection vectors of the later layers. `above` is the last layer with
     its own selection vector, and `mode` the replacement of the layers above it."""
     changes = {"model.ablate_above": above, "model.ablate_mode": mode}
     # Without later selection vectors this network has the equations of a plain highway network.
     remark = " (= plain highway network on s_0)" if above == 0 else ""
     title = ABOVE[above] + (remark if mode == "highway" else f"; {mode}")
-    return Variant(ablation_name(above, mode), title, changes)
+    return core.Variant(ablation_name(above, mode), title, changes)
 
 
-VARIANTS = by_name(
-    Variant(FULL, "AGT, all selection vectors"),
+VARIANTS = core.variants(
+    core.Variant(FULL, "AGT, all selection vectors"),
     *(ablation(above, mode) for mode in MODES for above in ABOVE),
     # This system has a higher learning rate, because with that of AGT it still improves at the end
     # of the 30,000 steps.
-    Variant(
+    core.Variant(
         "average",
         "mean of the word vectors",
         {"model.system": "average", "train.optimizer.learning_rate": 3e-3},
     ),
     # The paper only states that a bias of 1 encourages composition.
-    Variant("agt_bias_1", "gate bias 1", {"model.gate_bias": 1.0}, FULL),
-    Variant("agt_bias_0", "gate bias 0", {"model.gate_bias": 0.0}),
-    Variant("agt_bias_minus1", "gate bias -1", {"model.gate_bias": -1.0}),
+    core.Variant("agt_bias_1", "gate bias 1", {"model.gate_bias": 1.0}, FULL),
+    core.Variant("agt_bias_0", "gate bias 0", {"model.gate_bias": 0.0}),
+    core.Variant("agt_bias_minus1", "gate bias -1", {"model.gate_bias": -1.0}),
     # These variants are ours, because the paper leaves open whether the class layer is among its
     # two fully connected layers.
-    Variant("agt_head", "one hidden layer", {}, FULL),
-    Variant("agt_head_200_200", "two hidden layers", {"model.head_hidden": (200, 200)}),
-    *(Variant(f"agt_{name}", name, changes_of(name), FULL) for name in OPTIMIZERS),
+    core.Variant("agt_head", "one hidden layer", {}, FULL),
+    core.Variant("agt_head_200_200", "two hidden layers", {"model.head_hidden": (200, 200)}),
+    *(core.Variant(f"agt_{name}", name, changes_of(name), FULL) for name in OPTIMIZERS),
 )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AGTOptions(TableOptions):
+class AGTOptions(core.TableOptions):
     """Options of the tables of this paper."""
 
     optimizers: tuple[OptimizerName, ...] = get_args(OptimizerName)
@@ -119,12 +108,14 @@ def systems(store: Store) -> str:
     )
 
 
-def several(heading: str, fact: Callable[[Json], str], between: str = ", ") -> Column:
+def several(heading: str, fact: Callable[[Json], str], between: str = ", ") -> core.Column:
     """Returns a column with the distinct values of a fact in the records of a cell."""
-    return Column(heading, lambda row: between.join(sorted(set(map(fact, row.records)))) or "-")
+    return core.Column(
+        heading, lambda row: between.join(sorted(set(map(fact, row.records)))) or "-"
+    )
 
 
-BY_DATA = Table(
+BY_DATA = core.Table(
     title="AGT by data set",
     note="The paper reports SST-1 only. The column of the word vectors has their file and width.",
     data=(DATA,),
@@ -148,9 +139,11 @@ def is_whole(name: str) -> bool:
     return name in (FULL, "agt_bias_1", "agt_head")
 
 
-def comparison_table(names: Sequence[str], accuracies: Mapping[str, float], **fields: Any) -> Table:
+def comparison_table(
+    names: Sequence[str], accuracies: Mapping[str, float], **fields: Any
+) -> core.Table:
     """Returns a table of variants with the paper's percentages, and paired tests against AGT."""
-    return Table(
+    return core.Table(
         data=(DATA,),
         variants=tuple(names),
         seen=tuple(name for name in names if not is_whole(name)),
@@ -172,7 +165,7 @@ def comparison_table(names: Sequence[str], accuracies: Mapping[str, float], **fi
     )
 
 
-def with_best_settings(job: Job, data: str, name: str) -> Variant | str:
+def with_best_settings(job: core.Job, data: str, name: str) -> core.Variant | str:
     """Returns a system with the settings of its best trial, or its name without `--tuning`. Raises
     ValueError if the file has no trial of the system on the data with the word vectors."""
     path = job.options.tuning
@@ -189,7 +182,7 @@ def with_best_settings(job: Job, data: str, name: str) -> Variant | str:
     return dataclasses.replace(VARIANTS[name], tuned={data: settings})
 
 
-def ablation_systems(job: Job, data: str) -> Iterator[Variant | str]:
+def ablation_systems(job: core.Job, data: str) -> Iterator[core.Variant | str]:
     """Yields the systems that ablation trains on a data set."""
     modes = job.options.ablate_modes
     for name in (FULL, *(ablation_name(n, mode) for n in ABOVE for mode in modes), "average"):
@@ -236,7 +229,7 @@ HEADS = comparison_table(
 )
 
 
-def winners(store: Store, rows: Sequence[TableRow]) -> Iterator[str]:
+def winners(store: Store, rows: Sequence[core.TableRow]) -> Iterator[str]:
     """Yields a line per data set with the optimiser preset that is best in validation."""
     lines = []
     for label in dict.fromkeys(row.label for row in rows):
@@ -260,7 +253,7 @@ def winners(store: Store, rows: Sequence[TableRow]) -> Iterator[str]:
     yield "\n".join(lines)
 
 
-OPTIMISERS = Table(
+OPTIMISERS = core.Table(
     title="Optimisers",
     note="The paper's Adadelta has a learning rate of 5e-4. Its steps are 2,000 times shorter "
     "than at the usual rate of 1.",
@@ -275,8 +268,8 @@ OPTIMISERS = Table(
     columns=(
         c.data(),
         c.variant("optimiser preset"),
-        Column("rule", lambda row: OPTIMIZERS[row.title].name),
-        Column("learning rate", lambda row: f"{OPTIMIZERS[row.title].learning_rate:g}"),
+        core.Column("rule", lambda row: OPTIMIZERS[row.title].name),
+        core.Column("learning rate", lambda row: f"{OPTIMIZERS[row.title].learning_rate:g}"),
         *c.ACCURACY,
         c.each_value("best step", "best_step"),
         c.each_value("steps", "steps"),
@@ -292,7 +285,7 @@ RUNS = c.runs(
     c.first("word vectors", "config.data.embeddings"),
     *c.PROGRESS,
 )
-TABLE1 = Table(
+TABLE1 = core.Table(
     title="Table 1: SST-1 test accuracy",
     note="The quoted rows are from other papers and were not trained here.",
     about="test accuracy beside the paper's and quoted rows",
@@ -300,20 +293,20 @@ TABLE1 = Table(
     variants=(FULL,),
     body=systems,
 )
-FIGURES = Table(
+FIGURES = core.Table(
     title="Figures",
     note="The figures are drawn from the record of the seed with the best validation result.",
     body=figures.list_figures,
 )
 
 
-def from_records(draw: Callable[[Job], None], about: str) -> Figure:
+def from_records(draw: Callable[[core.Job], None], about: str) -> core.Figure:
     """Returns a figure of the seed that is best in validation; it trains only without a record."""
 
-    def systems_to_train(job: Job, data: str) -> tuple[str, ...]:
+    def systems_to_train(job: core.Job, data: str) -> tuple[str, ...]:
         return (FULL,) if job.options.rerun or not job.store.all(data, FULL) else ()
 
-    return Figure(draw=draw, about=about, data=(DATA,), trained=systems_to_train)
+    return core.Figure(draw=draw, about=about, data=(DATA,), trained=systems_to_train)
 
 
 def report(console: Console, records: Records, workdir: Path) -> None:
@@ -363,7 +356,7 @@ REDUCED = {
 """The networks with which the claims compare AGT."""
 
 
-PAPER = Paper(
+PAPER = core.Paper(
     start=START,
     title="AGT",
     source='Guo, "A Deep Network with Visual Text Composition Behavior" (2017)',
@@ -395,7 +388,7 @@ PAPER = Paper(
     ),
     claims=(
         *(
-            Claim(
+            core.Claim(
                 says=f"AGT is better than {title}",
                 table=ABLATION,
                 rows=(reduced,),
@@ -408,7 +401,7 @@ PAPER = Paper(
             )
             for reduced, title in REDUCED.items()
         ),
-        Claim(
+        core.Claim(
             says="A gate bias of 1 is better than 0 or -1",
             table=GATE_BIAS,
             rows=("agt_bias_0", "agt_bias_minus1"),

@@ -8,17 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.core.cli import (
-    TABLE_OPTIONS,
-    check_counts,
-    check_folder,
-    fail,
-    parse_many,
-    refusals,
-)
+from experiments.core import cli
 from experiments.core.config import Files
 from experiments.core.kinds import Json
-from experiments.core.text import SPLITS, read_embeddings
+from experiments.core.text import load_splits, read_embeddings
 from gatedjax import data as gdata
 from gatedjax._utils.missing import missing
 from gatedjax._utils.options import Unset
@@ -60,15 +53,14 @@ class VectorsConfig(Files):
 
 def sentences(options: Files) -> list[list[str]]:
     """Returns reviews and sentences as lower-cased tokens, split with the rules of SST."""
-    folders: Json = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
-    reviews = [gdata.load("imdb", part, **folders) for part in SPLITS]
     texts = [
         # The tag is the only markup of the reviews, and its parts would become frequent words.
         treebank_tokens(example["text"].replace("<br />", " "))
-        for source in reviews
+        for source in load_splits("imdb", options).values()
         for example in source
     ]
-    texts += [example["tokens"] for example in gdata.load("sst1", "train", **folders)]
+    (training,) = load_splits("sst1", options, ["train"]).values()
+    texts += [example["tokens"] for example in training]
     # The corpus has millions of tokens but few different words, so equal words share their memory.
     return [[sys.intern(word.lower()) for word in text] for text in texts]
 
@@ -116,23 +108,23 @@ def join(
 
 def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    options = parse_many(VectorsConfig, args, "python -m experiments.agt.vectors")
-    check_counts(options, "width", "min_count", "epochs")
+    options = cli.parse_many(VectorsConfig, args, "python -m experiments.agt.vectors")
+    cli.check_counts(options, "width", "min_count", "epochs")
     # The vectors take long to train and records name their file, so a present file is never
     # replaced.
     if options.out.exists():
-        fail(f"--out must be a new file, got {options.out}, which exists")
-    check_folder(options.out.parent, "--out", exists=True)
+        cli.fail(f"--out must be a new file, got {options.out}, which exists")
+    cli.check_folder(options.out.parent, "--out", exists=True)
     glove = None
     if options.beside is not None:
         # The file is read before the training, which takes minutes and would be lost.
-        with refusals():
+        with cli.refusals():
             glove = read_glove(options.beside)
     try:
         from gensim.models import Word2Vec
     except ImportError:
-        fail(missing("training word vectors needs", "gensim"))
-    with refusals(TABLE_OPTIONS):
+        cli.fail(missing("training word vectors needs", "gensim"))
+    with cli.refusals(cli.TABLE_OPTIONS):
         texts = sentences(options)
     settings: Json = {"vector_size": options.width, "epochs": options.epochs, "seed": options.seed}
     settings["min_count"] = options.min_count

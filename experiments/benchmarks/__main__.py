@@ -117,9 +117,8 @@ SCRIPTS = {
 }
 
 
-def start_seconds(repeats: int) -> dict[str, list[float]]:
-    """Measures the seconds from the start of Python to the first result of a compiled LSTM. Returns
-    the seconds of each turn for "ours", and for "plain", a scan that only needs JAX."""
+def _measure_start(repeats: int) -> Turns:
+    """Measures the seconds from the start of Python to the first result of a compiled LSTM."""
 
     # Each start needs a new process, because a module is imported only once in a process.
     def once(script: str) -> float:
@@ -128,11 +127,7 @@ def start_seconds(repeats: int) -> dict[str, list[float]]:
         return time.perf_counter() - start
 
     calls = {name: functools.partial(once, script) for name, script in SCRIPTS.items()}
-    return _harness.in_turns(calls, repeats)
-
-
-def _measure_start(repeats: int) -> Turns:
-    seconds = start_seconds(repeats)
+    seconds = _harness.in_turns(calls, repeats)
     return [a / b for a, b in zip(seconds["ours"], seconds["plain"], strict=True)]
 
 

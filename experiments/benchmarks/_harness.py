@@ -135,11 +135,10 @@ def compile_timed(lowered: Any) -> tuple[Any, float]:
     return program, time.perf_counter() - start
 
 
-def memory_of(program: Any, *parts: str) -> int | None:
-    """Returns the bytes of parts of a compiled program, or None if they are unknown. The parts are
-    "temp", "argument" and "output"."""
+def memory_of(program: Any, *parts: str) -> int:
+    """Returns the bytes of parts of a compiled program: "temp", "argument" and "output"."""
     used = program.memory_analysis()
-    return None if used is None else sum(getattr(used, f"{part}_size_in_bytes") for part in parts)
+    return sum(getattr(used, f"{part}_size_in_bytes") for part in parts)
 
 
 class Steps:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import importlib
+import operator
 import os
 from collections.abc import Callable
 from typing import Any, Literal
@@ -16,9 +17,11 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from experiments.benchmarks._harness import compile_timed, memory_of
-from experiments.benchmarks._products import linear_recurrence
 from experiments.core.kinds import Array, Json, Params
 from gatedjax import functional as F
+from gatedjax.functional import _cell_scan
+from gatedjax.functional._devices import target_platform
+from gatedjax.functional._recurrence import Restarts
 
 Cell = Literal["lstm", "gru", "rau"]
 BLOCKS = {"lstm": 4, "gru": 3, "rau": 5}
@@ -129,7 +132,7 @@ def jax_runs(
         lambda: forward(*arguments),
         lambda: train(*arguments),
         compile_s,
-        None if memory is None else case.devices * memory,
+        case.devices * memory,
     )
 
 
@@ -163,9 +166,9 @@ _STEP: dict[str, Callable[..., Any]] = {"lstm": F.lstm_step, "gru": F.gru_step, 
 _WEIGHTS: Json = {"lstm": F.LSTMWeights, "gru": F.GRUWeights, "rau": F.RAUWeights}
 
 
-def _make_weights(case: Case, seed: int = 0) -> list[list[Any]]:
+def _make_weights(case: Case) -> list[list[Any]]:
     """Returns the weights for our functions: for each layer a list with an entry per direction."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     width = BLOCKS[case.cell] * case.hidden
 
     def make_direction(features: int) -> Any:
@@ -207,11 +210,6 @@ def run_our_scan(case: Case, xs: Array, lengths: Array) -> Runs:
     return run_gatedjax(case, xs, lengths, implementation="scan")
 
 
-def run_our_gru(case: Case, xs: Array, lengths: Array) -> Runs:
-    """Prepares the runs of our GRU of the same width, to which an RAU is compared."""
-    return run_gatedjax(dataclasses.replace(case, cell="gru"), xs, lengths)
-
-
 def run_scanned_step(case: Case, xs: Array, lengths: Array) -> Runs:
     """Prepares the runs of our step under a plain scan, with gradients by JAX."""
     step = _STEP[case.cell]
@@ -222,6 +220,28 @@ def run_scanned_step(case: Case, xs: Array, lengths: Array) -> Runs:
         return masked_scan(functools.partial(step, weights), initial, xs, mask, reverse)
 
     return jax_runs(case, functools.partial(_stack, unroll), _make_weights(case), xs, lengths)
+
+
+def linear_recurrence(
+    weights: Any, xs: Array, mask: Array, *, reverse: bool = False
+) -> tuple[Array, Array]:
+    """Runs h_t = sum_k (x_t W + h_{t-1} U + b)_k over the blocks k of H columns, step by step. The
+    products are those of a cell with as many blocks, forwards and backwards. Only the sum remains
+    of the rest of the cell. Returns the last state [B, H] and all states [B, T, H]. The mask is
+    unused, because padding is computed."""
+    del mask
+    hidden, columns = weights.recurrent.shape
+    count = columns // hidden
+    cell = _cell_scan.Cell(_add_blocks, None, count, (_cell_scan.Product(tuple(range(count))),))
+    start = jnp.zeros((xs.shape[0], hidden), xs.dtype)
+    carries = None, start, None, Restarts(None, None)
+    # as in `functional._directions.run_recurrences`
+    unroll = 1 if target_platform() == "cpu" else 4
+    return _cell_scan.run_cell(cell, reverse, unroll, weights, xs, *carries)
+
+
+def _add_blocks(_: None, terms: _cell_scan.Terms, hidden: Array) -> Array:
+    return functools.reduce(operator.add, terms.sums(0, hidden))
 
 
 def run_products(case: Case, xs: Array, lengths: Array) -> Runs:
@@ -452,7 +472,11 @@ def _only_for(make: Callable[..., Runs], *cells: Cell, **options: Any) -> Callab
 CONTESTANTS: dict[str, Callable[..., Runs]] = {
     OURS: run_gatedjax,
     RESET_AFTER: _only_for(run_gatedjax, "gru", reset_after=True),
-    OUR_GRU: _only_for(run_our_gru, "rau"),
+    # An RAU is compared with a GRU of the same width.
+    OUR_GRU: _only_for(
+        lambda case, xs, lengths: run_gatedjax(dataclasses.replace(case, cell="gru"), xs, lengths),
+        "rau",
+    ),
     "gatedjax scan": run_our_scan,
     PRODUCTS: run_products,
     "scanned step": run_scanned_step,

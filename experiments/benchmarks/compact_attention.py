@@ -122,25 +122,6 @@ def measure(case: Case, repeats: int, seed: int = 0) -> Json:
     }
 
 
-def show(options: "Options", results: Records) -> None:
-    """Prints and writes the figures; below 1 scoring only open tokens is faster."""
-    sizes = ("score", "B", "T", "D", "density", "capacity")
-    heads = (*sizes, "dense ms", "compact ms", "compact / dense", "pays")
-    lines = [
-        [
-            *(str(result[name]) for name in ("score", "batch", "steps", "width")),
-            f"{result['real_density']:.2f}",
-            str(result["capacity"]),
-            *(f"{row['ms']:.2f}" for row in result["rows"].values()),
-            f"{result['rows']['compact']['ratio']:.2f}",
-            verdict(result["rows"]["compact"]["ratio"]),
-        ]
-        for result in results
-    ]
-    title = "attention over open tokens, forward pass"
-    _harness.publish(options, results, title, heads, lines)
-
-
 def verdict(ratio: float) -> str:
     """Returns whether compacting pays: "yes", "no", or "even" within 5 %."""
     if ratio < 0.95:
@@ -177,9 +158,25 @@ def main(options: Options) -> Records:
     sizes = {"batch": options.batch, "width": options.width}
     grid = itertools.product(options.scores, options.steps, options.densities)
     cases = [Case(score=score, steps=steps, density=share, **sizes) for score, steps, share in grid]
-    rows = [measure(case, options.repeats, options.seed) for case in cases]
-    show(options, rows)
-    return rows
+    results = [measure(case, options.repeats, options.seed) for case in cases]
+    heads = (
+        *("score", "B", "T", "D", "density", "capacity"),
+        *("dense ms", "compact ms", "compact / dense", "pays"),
+    )
+    lines = [
+        [
+            *(str(result[name]) for name in ("score", "batch", "steps", "width")),
+            f"{result['real_density']:.2f}",
+            str(result["capacity"]),
+            *(f"{row['ms']:.2f}" for row in result["rows"].values()),
+            f"{result['rows']['compact']['ratio']:.2f}",
+            verdict(result["rows"]["compact"]["ratio"]),
+        ]
+        for result in results
+    ]
+    title = "attention over open tokens, forward pass"
+    _harness.publish(options, results, title, heads, lines)
+    return results
 
 
 if __name__ == "__main__":

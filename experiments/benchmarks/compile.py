@@ -151,7 +151,7 @@ def figures_of(task: Any, batch: Batch, clock: Callable[[], float]) -> dict[str,
     return {
         "trace_s": traced - began,
         "compile_s": clock() - traced,
-        "temp_mib": (_harness.memory_of(program, "temp") or 0) / 2**20,
+        "temp_mib": _harness.memory_of(program, "temp") / 2**20,
     }
 
 

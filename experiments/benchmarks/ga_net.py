@@ -174,8 +174,13 @@ def measure(options: Options) -> Records:
     return rows
 
 
-def show(options: Options, rows: Records) -> None:
-    """Prints the table: ms per text of call > compact (ratio), and of the parts."""
+def main(options: Options) -> Records:
+    """Measures, prints and returns a row for each density: ms per text of call > compact (ratio),
+    and of the parts."""
+    at_least_1(options, "repeats", "batch", "words", "width", "layers")
+    if not options.densities or not all(0 < density <= 1 for density in options.densities):
+        raise ValueError(f"densities must be in (0, 1], got {options.densities}")
+    rows = measure(options)
     heads = ("density", "slots", *KINDS, *PARTS)
     lines = []
     for row in rows:
@@ -191,15 +196,6 @@ def show(options: Options, rows: Records) -> None:
         f"width {options.width}, {options.layers} layers, score {options.score}, float32"
     )
     _harness.publish(options, rows, title, heads, lines, texts=0)
-
-
-def main(options: Options) -> Records:
-    """Measures, prints and returns a row for each density."""
-    at_least_1(options, "repeats", "batch", "words", "width", "layers")
-    if not options.densities or not all(0 < density <= 1 for density in options.densities):
-        raise ValueError(f"densities must be in (0, 1], got {options.densities}")
-    rows = measure(options)
-    show(options, rows)
     return rows
 
 

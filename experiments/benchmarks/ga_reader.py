@@ -189,7 +189,7 @@ def _lines(result: Json) -> list[list[str]]:
             f"{row['ms']:.0f}",
             f"{row['min_ms']:.0f}",
             f"{row['ratio']:.2f}",
-            "" if row["memory_bytes"] is None else f"{1e-6 * row['memory_bytes']:.0f}",
+            f"{1e-6 * row['memory_bytes']:.0f}",
             f"{row['compile_s']:.1f}",
         ]
         for name, row in result["rows"].items()

@@ -265,11 +265,6 @@ def docs_section(files: Records, sizes: tuple[str, ...]) -> str:
     return "\n\n".join([*blocks, "### Every contestant", *(details or [NOT_RUN])])
 
 
-def write_docs(path: Path, files: Records, sizes: tuple[str, ...]) -> None:
-    """Replaces the text between the marks of a Markdown file."""
-    replace_section(path, COMMAND, docs_section(files, sizes))
-
-
 def _make_gemm(devices: int, size: int = 2048) -> tuple[Callable[[], object], float]:
     replicated, split = peers.shardings(devices)
     rows = jax.device_put(jnp.ones((size, size), jnp.float32), split)
@@ -352,7 +347,7 @@ def main(options: Options) -> Records:
         if options.docs is None:
             raise ValueError("docs must be a page to write the figures into, got None: give --docs")
         files = [read_json(path) for path in options.figures]
-        write_docs(options.docs, files, SIZES)
+        replace_section(options.docs, COMMAND, docs_section(files, SIZES))
         return [result for file in files for result in file["results"]]
     _harness.use_devices(options.devices)
     if jax.device_count() < options.devices:
@@ -369,7 +364,7 @@ def main(options: Options) -> Records:
             # last.
             _harness.write_figures(options.json, file)
     if options.docs is not None:
-        write_docs(options.docs, [file], SIZES)
+        replace_section(options.docs, COMMAND, docs_section([file], SIZES))
     return results
 
 

@@ -111,9 +111,8 @@ def programs(options: Options, width: int, *, train: bool) -> dict[str, Callable
 
 
 def measure(options: Options, *, train: bool) -> Records:
-    """Measures all layers of a width in turns, one width after the other. Returns a row for each
-    width and layer: the figures of `_harness.measure`, with ratios to standard attention, and the
-    ratio to flax."""
+    """Measures all layers of a width in turns. Returns a row for each width and layer: the figures
+    of `_harness.measure`, with ratios to standard attention, and the ratio to flax."""
     clock = time.perf_counter if options.clock == "wall" else time.process_time
     rows: Records = []
     for width in options.widths:
@@ -150,7 +149,7 @@ def memory(options: Options) -> Records:
             loss = loss_of(call)
             program = jax.jit(jax.grad(loss, argnums=(0, 1)) if train else loss)
             lowered = program.lower(variables, inputs, None, jax.random.key(0))
-            size = _harness.memory_of(lowered.compile(), "temp") or 0
+            size = _harness.memory_of(lowered.compile(), "temp")
             row |= {f"{kind}_mib": size / 2**20, f"{kind}_arrays": size / pairs}
         rows.append(row)
     return rows

@@ -105,11 +105,16 @@ def parse(
     return config
 
 
-def run(name: str, args: list[str] | None = None) -> int:
-    """Runs `python -m experiments.NAME`: a single run of the paper; returns the exit status."""
+def run(name: str, args: list[str] | None = None, *, others: Mapping[str, str] = {}) -> int:
+    """Runs `python -m experiments.NAME`: a single run of the paper, or one of its `others`, modules
+    by the first word of the command line; returns the exit status."""
+    args = sys.argv[1:] if args is None else args
+    # Imports wait here, so that each command, a help or a refused option loads only what it needs.
+    if args and (module := others.get(args[0])):
+        other: int = importlib.import_module(f"experiments.{name}.{module}").main(args[1:])
+        return other
     start = importlib.import_module(f"experiments.{name}.config").START
     config = parse(args, **vars(start))
-    # These imports are slow, so a help or a refused option must not wait for them.
     command = importlib.import_module("experiments.core.command")
     paper = importlib.import_module(f"experiments.{name}.paper").PAPER
     status: int = command.run_config(paper, config)

@@ -1,5 +1,6 @@
 """Columns that the tables of several papers share, and the printed results of a run."""
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -31,12 +32,6 @@ def figure_links(store: Store, titles: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
-def everywhere(row: TableRow) -> bool:
-    """Returns True: the column has a value in all rows."""
-    del row
-    return True
-
-
 def data(heading: str = "data") -> Column:
     """Returns the column with the name of the data set."""
     return Column(heading, lambda row: row.label, "data")
@@ -47,17 +42,12 @@ def variant(heading: str = "system") -> Column:
     return Column(heading, lambda row: row.title, "both")
 
 
-def record_name(heading: str = "variant") -> Column:
-    """Returns the column with the name of the records."""
-    return Column(heading, lambda row: row.variant, "both")
-
-
 def paper_number(
     heading: str,
     numbers: Numbers,
     spec: str = ".4f",
     *,
-    where: Callable[[TableRow], bool] = everywhere,
+    where: Callable[[TableRow], bool] = lambda row: True,
 ) -> Column:
     """Returns a column with a number of the paper, or a dash. `numbers` are by data set, by variant
     and data set, or a function of a row; `where` is True for rows that have a number."""
@@ -80,10 +70,11 @@ def _reader(path: str | Callable[[Record], Any]) -> Callable[[Record], Any]:
     return path if callable(path) else lambda record: value_at(record, path)
 
 
-def _scaling_reader(
+def scaled_value(
     path: str | Callable[[Record], Any], times: float
 ) -> Callable[[Record], float | None]:
-    """Returns a function that multiplies a number of a record by `times`, or returns None."""
+    """Returns a function that reads a number of a record and multiplies it by `times`; None stays.
+    `path` is dotted, or a function of a record."""
     value_of = _reader(path)
 
     def value(record: Record) -> float | None:
@@ -99,12 +90,12 @@ def metric(
     digits: int = 4,
     *,
     times: float = 1,
-    where: Callable[[TableRow], bool] = everywhere,
+    where: Callable[[TableRow], bool] = lambda row: True,
 ) -> Column:
     """Returns a column with mean, deviation and number of runs of a value of the records. `figure`
     is the dotted path of the value in a record, or a function of a record, and is multiplied by
     `times`. Rows where `where` is False have a dash."""
-    value = _scaling_reader(figure, times)
+    value = scaled_value(figure, times)
     return Column(
         heading, lambda row: format_average(row.records, value, digits) if where(row) else "-"
     )
@@ -120,7 +111,7 @@ def at_last_step(
 ) -> str:
     """Formats a test metric of the parameters of the last step. The text is a dash if no record has
     the metric."""
-    text = format_average(records, _scaling_reader(f"test_last.{name}", times), digits)
+    text = format_average(records, scaled_value(f"test_last.{name}", times), digits)
     # Older records have no metrics of the last step. Their runs were made, so that "not run" would
     # be wrong.
     return "-" if text == NOT_RUN else text
@@ -159,17 +150,18 @@ def paired_tests(
     at most four headings; a column with an empty heading is left out. `points` shows percentage
     points, and `missing` stands in the first column if there is no comparison."""
 
-    def text(place: int) -> Callable[[TableRow], str]:
-        def cell(row: TableRow) -> str:
-            if row.comparison is None:
-                return missing if place == 0 else "-"
-            # A comparison formats all of its cells together, so that they agree on the reason when
-            # there is no test.
-            return row.comparison.cells(points=points, seeds=seeds, digits=digits)[place]
+    def text(row: TableRow, place: int) -> str:
+        if row.comparison is None:
+            return missing if place == 0 else "-"
+        # A comparison formats all of its cells together, so that they agree on the reason when
+        # there is no test.
+        return row.comparison.cells(points=points, seeds=seeds, digits=digits)[place]
 
-        return cell
-
-    return tuple(Column(heading, text(i)) for i, heading in enumerate(headings) if heading)
+    return tuple(
+        Column(heading, functools.partial(text, place=place))
+        for place, heading in enumerate(headings)
+        if heading
+    )
 
 
 def parameters(
@@ -213,58 +205,37 @@ def first(heading: str, path: str | Callable[[Record], Any], spec: str = "") -> 
     return Column(heading, text)
 
 
-def milliseconds(heading: str = "ms per step") -> Column:
-    """Returns a column with the mean time of a step; a dash if no record has it."""
-
-    def text(row: TableRow) -> str:
-        values = [r["seconds_per_step"] for r in row.records if r.get("seconds_per_step")]
-        return f"{1000 * np.mean(values):.1f}" if values else "-"
-
-    return Column(heading, text)
+def _milliseconds(row: TableRow) -> str:
+    values = [r["seconds_per_step"] for r in row.records if r.get("seconds_per_step")]
+    return f"{1000 * np.mean(values):.1f}" if values else "-"
 
 
-def seconds(heading: str = "seconds") -> Column:
-    """Returns a column with the mean wall time of a run."""
-
-    def text(row: TableRow) -> str:
-        return f"{np.mean([record.get('seconds', 0.0) for record in row.records]):.0f}"
-
-    return Column(heading, text)
-
-
-def hardware(heading: str = "hardware") -> Column:
-    """Returns a column with the hardware of the first run."""
-
-    def text(row: TableRow) -> str:
-        # Seeds of a cell may have run on different machines. The table has room for the first.
-        machine = row.records[0].get("hardware", {})
-        device = f"{machine.get('device', '-')} x{machine.get('devices', '-')}"
-        start = row.records[0].get("started_on")
-        prefix = "" if start is None else f"begun on {start['device']}, jax {start['jax']}; then "
-        return f"{prefix}{device}, jax {machine.get('jax', '-')}"
-
-    return Column(heading, text)
-
-
-def substitute(heading: str = "substitute") -> Column:
-    """Returns a column with the differences from the paper's data."""
-    return Column(heading, lambda row: row.records[0].get("substitute") or "no")
-
-
-def seeds(heading: str = "seeds") -> Column:
-    """Returns a column with the seeds of the records."""
-    return each_value(heading, "seed")
+def hardware(row: TableRow) -> str:
+    """Returns the hardware of the first run of a row."""
+    # Seeds of a cell may have run on different machines. The table has room for the first.
+    machine = row.records[0].get("hardware", {})
+    device = f"{machine.get('device', '-')} x{machine.get('devices', '-')}"
+    start = row.records[0].get("started_on")
+    prefix = "" if start is None else f"begun on {start['device']}, jax {start['jax']}; then "
+    return f"{prefix}{device}, jax {machine.get('jax', '-')}"
 
 
 BATCH = first("batch", "config.data.batch_size")
 """The batch size."""
 RATE = first("lr", "config.train.optimizer.learning_rate", "g")
 """The learning rate."""
+SECONDS = Column(
+    "seconds",
+    lambda row: f"{np.mean([record.get('seconds', 0.0) for record in row.records]):.0f}",
+)
+"""The mean wall time of a run."""
+MILLISECONDS = Column("ms per step", _milliseconds)
+"""The mean time of a step; a dash if no record has it."""
 PROGRESS = (
     each_value("steps", "steps"),
     each_value("best steps", "best_step"),
-    seconds(),
-    milliseconds(),
+    SECONDS,
+    MILLISECONDS,
 )
 """The numbers of steps and the times of the runs."""
 
@@ -348,12 +319,12 @@ def runs(names: Iterable[str], *settings: Column, heading: str = "variant") -> T
         ],
         columns=(
             data(),
-            record_name(heading),
-            seeds(),
+            Column(heading, lambda row: row.variant, "both"),
+            each_value("seeds", "seed"),
             *settings,
-            hardware(),
+            Column("hardware", hardware),
             Column("not recorded", _lacking),
-            substitute(),
+            Column("substitute", lambda row: row.records[0].get("substitute") or "no"),
         ),
         below=_count_lacking,
         is_folded=True,

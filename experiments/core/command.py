@@ -15,13 +15,8 @@ from experiments.core.experiment import run as run_one
 from experiments.core.kinds import Config, Record, Records
 from experiments.core.origins import origin_of
 from experiments.core.paper import COMMON, Cell, Figure, Job, Paper, TableOptions
-from experiments.core.records import (
-    DIVERGED,
-    SEED,
-    Difference,
-    differences,
-    saved_record,
-)
+from experiments.core.records import DIVERGED, SEED, Difference, differences, saved_record
+from experiments.core.summary import join
 from gatedjax._utils.cpu import prepare_cpu
 from gatedjax._utils.run_files import write_json
 from gatedjax._utils.terminal import new_console, say
@@ -99,12 +94,11 @@ def _refuse(cell: Cell, record: Record, conflicts: list[Difference], is_asked: b
 def missing_runs(job: Job, cell: Cell) -> Missing:
     """Returns the runs of a cell that have no record yet. If the same run has a record in its
     finished work folder or under the name of another table, that record is copied to the cell. With
-    --rerun all runs are missing, and their work folders are removed. The runs are seeds and
-    configurations with work folders."""
+    --rerun all runs are missing, and their work folders are removed."""
     missing = []
     for seed, config in cell.configs.items():
         path = job.store.path(cell.data, cell.variant, seed)
-        workdir = job.workdir(cell, seed)
+        workdir = job.workdir(cell.data, cell.variant, seed)
         if job.options.rerun:
             if workdir.exists():
                 remove_workdir(workdir)  # a finished run would be read instead of repeated
@@ -311,9 +305,7 @@ def tables(paper: Paper, args: list[str] | None = None) -> int:
         owners = options.owned.get(field.name, (options.what,))
         if getattr(options, field.name) != field.default and options.what not in owners:
             option = f"--{field.name.replace('_', '-')}"
-            *early, last = owners
-            names = f"{', '.join(early)} and {last}" if early else last
-            cli.fail(f"{option} is an option of {names}, not of {options.what}")
+            cli.fail(f"{option} is an option of {join(owners)}, not of {options.what}")
     options.check()
     job = Job(paper, options)
     prepare_cpu(options.cpu_devices)
@@ -326,8 +318,7 @@ def tables(paper: Paper, args: list[str] | None = None) -> int:
             return 0
         run_cells(job, job.cells())
         table = job.table
-        act = table.draw if isinstance(table, Figure) else table.after
-        if act is not None:
+        if act := table.draw if isinstance(table, Figure) else table.after:
             act(job)
         # The page is written last, because it links the figures that exist.
         paper.write(job.store)

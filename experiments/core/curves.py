@@ -137,14 +137,9 @@ def results_on_test(
     params, last = eval_params(result.state.params, result.state.opt_state), metrics
     # Arrays are compared instead of steps, because the chosen parameters may belong to no step, for
     # example if they are a mean of checkpoints.
-    if not _equal(best_params, params):
+    if not jax.tree.all(jax.tree.map(np.array_equal, best_params, params)):
         last, _ = evaluate(task, params, test, parallel)
     return {"test": metrics, "test_last": last}, predictions
-
-
-def _equal(params: Params, other_params: Params) -> bool:
-    pairs = zip(jax.tree.leaves(params), jax.tree.leaves(other_params), strict=True)
-    return all(np.array_equal(array, other) for array, other in pairs)
 
 
 def hardware() -> Json:
@@ -209,9 +204,8 @@ def say_differences(record: Record) -> None:
 
 
 def other_start(workdir: Path) -> Json | None:
-    """Returns the machine on which a run was started, if the run continued on another machine. The
-    result has the entries "device", "processor", "jax" and "commit"; it is None if device,
-    processor and JAX are those of this process."""
+    """Returns the machine on which a run was started, with its commit; None if device, processor
+    and JAX are those of this process."""
     path = workdir / "environment.json"
     if not path.exists():
         return None

@@ -3,21 +3,22 @@
 import dataclasses
 import math
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jax
 import numpy as np
 
-from experiments.core.clock import Clock
 from experiments.core.config import with_changes
 from experiments.core.curves import finish, outcome, results_on_test, software
 from experiments.core.kinds import Array, Batches, Config, Json, Params, Records, Task
-from experiments.core.records import Record, class_facts, saved_record, write_json
+from experiments.core.records import Record, class_facts, read_json, saved_record, write_json
 from experiments.core.text import correct_string, digest_of_test
 from gatedjax import analysis
 from gatedjax import training as gtraining
 from gatedjax.training import (
+    CheckpointStore,
     FitResult,
     Parallel,
     TrainConfig,
@@ -111,6 +112,32 @@ class Run:
     """The task that was trained."""
     record: Record
     """The JSON record: configuration, metrics, correctness of each example, hardware."""
+
+
+class Clock:
+    """The seconds of a run: in this process, and in earlier processes up to their last checkpoint.
+
+    The steps that a killed process made after its last checkpoint are repeated, so their time is
+    not counted twice. Without a checkpoint, or without seconds.json next to it in the work folder,
+    the clock starts at 0.
+    """
+
+    def __init__(self, workdir: Path) -> None:
+        self._file = workdir / "seconds.json"
+        has_checkpoint = CheckpointStore(workdir / "checkpoints").latest() is not None
+        has_seconds = has_checkpoint and self._file.exists()
+        earlier = read_json(self._file, "seconds")["seconds"] if has_seconds else 0.0
+        self._began = time.perf_counter() - earlier
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of the run until now."""
+        return time.perf_counter() - self._began
+
+    def hook(self, event: str, *args: object) -> None:
+        """Writes the seconds to the work folder if an event of `fit` is a saved checkpoint."""
+        if event == "saved":
+            write_json(self._file, {"seconds": round(self.seconds, 3)})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,7 @@ from experiments.core import cli
 from experiments.core.command import check_settings, options_of
 from experiments.core.config import Files
 from experiments.core.kinds import Config
-from experiments.core.paper import Cell, Figure, Job, Paper, Table
+from experiments.core.paper import Cell, Figure, Job, Paper
 from experiments.core.papers import PAPERS
 from experiments.core.records import RESULTS, alive, differences
 from gatedjax._utils.choices import suggestion
@@ -173,13 +173,12 @@ def _other_settings(job: Job, cell: Cell) -> str | None:
 def _compared_systems(job: Job) -> set[tuple[str, str]]:
     """Returns (data, name of records) of the systems that a comparison of RESULTS.md needs."""
     paper, store = job.paper, job.store
-    tables = [table for table in paper.tables.values() if isinstance(table, Table)]
     return {
         (data, paper.record_name(data, name))
-        for table in [*tables, *paper.sections(store)]
+        for table in [*paper.tables.values(), *paper.sections(store)]
         if table.pair is not None
         for data, variant in table.grid(paper, store)
-        for name in table.pair(data, variant) or ()
+        for name in table.compared(data, variant)
     }
 
 

@@ -229,6 +229,10 @@ class Table:
             for variant in self.variants
         ]
 
+    def compared(self, data: str, variant: str) -> tuple[str, ...]:
+        """Returns the two systems that a row compares, or ()."""
+        return (self.pair(data, variant) if self.pair is not None else None) or ()
+
     def rows(self, paper: "Paper", store: Store) -> list[TableRow]:
         """Returns the rows with their records and tests."""
         grid = list(self.grid(paper, store))
@@ -237,15 +241,12 @@ class Table:
         def records(data: str, name: str) -> Records:
             return store.all(data, paper.record_name(data, name))
 
-        pairs = {place: self.pair(*place) for place in grid} if self.pair is not None else {}
-        comparisons = compare_all(
-            {
-                (data, variant): (records(data, names[0]), records(data, names[1]))
-                for (data, variant), names in pairs.items()
-                if names is not None
-            },
-            self.groups,
-        )
+        pairs = {
+            (data, variant): (records(data, names[0]), records(data, names[1]))
+            for data, variant in grid
+            if (names := self.compared(data, variant))
+        }
+        comparisons = compare_all(pairs, self.groups)
         return [
             TableRow(
                 data=data,
@@ -284,15 +285,10 @@ class Table:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Figure:
-    """A figure, and the runs that it needs; `draw` is called when they are done. The other fields
-    are those of `Table`."""
+class Figure(Table):
+    """A figure, which is no table of the page; `draw` is called when its runs are done."""
 
     draw: "Callable[[Job], None]"
-    about: str = ""
-    data: Several[str] = ()
-    variants: tuple[str, ...] = ()
-    trained: "Callable[[Job, str], Iterable[Variant | str]] | None" = None
 
 
 RENDER = Table(about="only rewrite RESULTS.md from the finished runs")
@@ -307,7 +303,7 @@ CHART = Figure(
     about="chart of the paper's differences and numbers against ours, from the finished runs",
 )
 """The figure "chart", which all papers have."""
-COMMON: Mapping[str, Table | Figure] = {"chart": CHART, "render": RENDER}
+COMMON: Mapping[str, Table] = {"chart": CHART, "render": RENDER}
 """The tables and figures that all papers have, by the names of their commands."""
 Section = Table | Callable[[Store], Iterable[Table]]
 """A part of RESULTS.md: a table, or a function that returns tables for the records."""
@@ -375,8 +371,8 @@ class Claim:
     def _has_learned(self, paper: "Paper", store: Store, table: Table, row: TableRow) -> bool:
         """Returns True unless neither system of a row is above the floor of its task."""
         floor = self.floor(store, row.data)
-        systems = None if table.pair is None else table.pair(row.data, row.variant)
-        if floor is None or systems is None:
+        systems = table.compared(row.data, row.variant)
+        if floor is None or not systems:
             return True
         names = [paper.record_name(row.data, name) for name in systems]
         return claims.learns([store.all(row.data, name) for name in names], *floor)
@@ -400,9 +396,8 @@ def count_trials(store: Store) -> dict[str, Counter[str]]:
 
 
 def _have_equal_searches(trials: Mapping[str, Counter[str]], table: Table, row: TableRow) -> bool:
-    systems = None if table.pair is None else table.pair(row.data, row.variant)
     counts = trials.get(row.data, Counter())
-    numbers = {counts[system] for system in systems or ()}
+    numbers = {counts[system] for system in table.compared(row.data, row.variant)}
     return len(numbers) == 1 and 0 not in numbers
 
 
@@ -445,7 +440,7 @@ class Paper:
     source: str
     names: Mapping[str, str]
     variants: Mapping[str, Variant]
-    tables: Mapping[str, Table | Figure]
+    tables: Mapping[str, Table]
     page: Sequence[Section]
     experiment: Callable[[Config], Experiment]
     report: Callable[[Console, Records, Path], None]
@@ -613,7 +608,7 @@ class Job:
         return self.paper.store(self.options.results)
 
     @property
-    def table(self) -> Table | Figure:
+    def table(self) -> Table:
         """The table or figure of the options."""
         return {**self.paper.tables, **COMMON}[self.options.what]
 
@@ -649,9 +644,9 @@ class Job:
         configs = {seed: self.config(data, variant, seed) for seed in range(self.options.seeds)}
         return Cell(data, self.paper.record_name(data, name), configs)
 
-    def workdir(self, cell: Cell, seed: int) -> Path:
+    def workdir(self, data: str, variant: str, seed: int) -> Path:
         """Returns the work folder of a run that is trained separately."""
-        return Path(self.options.runs) / f"{cell.data}-{cell.variant}-seed{seed}"
+        return Path(self.options.runs) / f"{data}-{variant}-seed{seed}"
 
     def cells(self) -> Iterator[Cell]:
         """Yields the cells that the table or figure needs."""

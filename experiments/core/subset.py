@@ -8,8 +8,7 @@ from typing import Any
 
 from experiments.core.cli import TABLE_OPTIONS, check_folder, fail, parse_many, refusals
 from experiments.core.config import Files
-from experiments.core.kinds import Json
-from experiments.core.text import SPLITS, open_vectors
+from experiments.core.text import load_splits, open_vectors
 from gatedjax import data as gdata
 from gatedjax._utils.terminal import say
 from gatedjax._utils.write import open_atomic
@@ -41,11 +40,10 @@ def words_of(value: Any) -> Iterator[str]:
 
 def vocabulary(options: SubsetConfig) -> set[str]:
     """Returns the words of all splits of the data sets, as they are and in lower case."""
-    folders: Json = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
     words: set[str] = set()
     for name in options.data:
-        for split in SPLITS:
-            for example in gdata.load(name, split, **folders):
+        for source in load_splits(name, options).values():
+            for example in source:
                 words.update(words_of(list(example.values())))
     return words | {word.lower() for word in words}
 

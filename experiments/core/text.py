@@ -139,10 +139,11 @@ class Texts(Generic[E]):
         )
 
 
-def load_splits(name: str, files: Any, splits: Sequence[str] = SPLITS) -> Json:
-    """Returns the splits of a data set by their names. `files` has data_dir and manual_dir."""
-    folders = {"data_dir": files.data_dir, "manual_dir": files.manual_dir}
-    return {split: gdata.load(name, split, **folders) for split in splits}
+def load_splits(name: str, files: Any, splits: Sequence[str] = SPLITS, **options: Any) -> Json:
+    """Returns the splits of a data set by their names. `files` has data_dir and manual_dir, and
+    `options` are those of `gatedjax.data.load`."""
+    options |= {"data_dir": files.data_dir, "manual_dir": files.manual_dir}
+    return {split: gdata.load(name, split, **options) for split in splits}
 
 
 def read_texts(
@@ -179,9 +180,6 @@ def read_texts(
     return _read_texts(names, embeddings, dim, random, everywhere, *parts)
 
 
-Options = tuple[tuple[str, Any], ...]
-
-
 @functools.lru_cache(maxsize=1)
 def _read_texts(
     names: tuple[str, ...],
@@ -189,7 +187,7 @@ def _read_texts(
     dim: int | None,
     random: bool,
     everywhere: bool,
-    *options: Options,
+    *options: tuple[tuple[str, Any], ...],
 ) -> Texts[gdata.Encoded]:
     """Reads texts like `read_texts`, with arguments that can be hashed, for the cache. `options`
     are those of `Vocabulary.build`, of `encode` and of `load`, each as sorted pairs."""
@@ -228,8 +226,7 @@ def in_batches(
     splits: Mapping[str, gdata.Encoded], config: Config
 ) -> tuple[Callable[[int], gdata.Batches], gdata.Batches, gdata.Batches]:
     """Makes batches of texts in common length buckets. Returns a function from a seed to the
-    training batches, and the ordered passes of validation and of test. The lengths of the training
-    texts determine the buckets."""
+    training batches, and the ordered passes of validation and of test."""
     train = splits["train"]
     lengths = {name: split.lengths for name, split in splits.items()}
     edges = common_edges(lengths, config.max_buckets)

@@ -47,10 +47,6 @@ class TuneOptions(Files):
     """CPU devices to split a batch over (default: one per core)."""
 
 
-FILES = ("data_dir", "manual_dir", "embeddings")
-"""The options that are also fields of the data."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Trial:
     """A run of a search: the entries that identify its record, and its configuration. The entry
@@ -77,7 +73,8 @@ class Trial:
 def preset_of(options: TuneOptions, preset: Config, system: Changes) -> Config:
     """Returns a preset with the changes that all trials share."""
     changes: Json = {"train.seed": options.seed, **system}
-    overrides = {f"data.{name}": getattr(options, name) for name in FILES}
+    files = ("data_dir", "manual_dir", "embeddings")
+    overrides = {f"data.{name}": getattr(options, name) for name in files}
     overrides["train.num_steps"] = options.num_steps
     changes |= {path: value for path, value in overrides.items() if value is not None}
     return with_changes(preset, changes)

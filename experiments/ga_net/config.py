@@ -4,16 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Literal
 
-from experiments.core.config import (
-    BY_LOSS,
-    Changes,
-    Files,
-    RunConfig,
-    Start,
-    evaluate_every,
-    swept_changes,
-    with_changes,
-)
+from experiments.core import config as core
 from gatedjax.models import GANetConfig
 from gatedjax.training import DistributedConfig, OptimizerConfig
 
@@ -22,7 +13,7 @@ DataName = Literal["polarity", "trec", "sst1", "sst2", "imdb", "ag_news"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DataConfig(Files):
+class DataConfig(core.Files):
     """Options of the text and of its batches."""
 
     name: DataName = "polarity"
@@ -48,7 +39,7 @@ class DataConfig(Files):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GANetRunConfig(RunConfig):
+class GANetRunConfig(core.RunConfig):
     """Options of a training run: data, network, training."""
 
     preset: str = "polarity"
@@ -66,11 +57,11 @@ class GANetRunConfig(RunConfig):
 
 
 GLOVE = "glove.6B.100d.txt"
-BY_ACCURACY: Changes = {"train.best_metric": "accuracy", "train.best_mode": "max"}
+BY_ACCURACY: core.Changes = {"train.best_metric": "accuracy", "train.best_mode": "max"}
 
 
 def _preset(
-    name: DataName, num_steps: int, every: int, half_width: float, changes: Changes
+    name: DataName, num_steps: int, every: int, half_width: float, changes: core.Changes
 ) -> GANetRunConfig:
     """Returns the configuration of a preset."""
     config = GANetRunConfig(preset=name, data=DataConfig(name=name, embeddings=GLOVE))
@@ -79,7 +70,9 @@ def _preset(
         "train.early_stop_patience": 5,
         "train.optimizer": OptimizerConfig(learning_rate=1e-3, clip_norm=5.0),
     }
-    return with_changes(config, {**evaluate_every(num_steps, every), **defaults, **changes})
+    return core.with_changes(
+        config, {**core.evaluate_every(num_steps, every), **defaults, **changes}
+    )
 
 
 # The presets train for about 20 epochs of the training text (IMDB: 3, AG News: 5) and evaluate once
@@ -88,15 +81,15 @@ def _preset(
 # text (TUNING.md); paper.py has the settings of the tables on TREC and the SST sets, which were
 # searched for each system. The dropout of the SST sets and of IMDB is from a short run each.
 _DROPOUT = {"model.dropouts.embedding_dropout": 0.5, "model.dropouts.pool_dropout": 0.5}
-_SST: Changes = {"train.early_stop_patience": 3, **_DROPOUT, **BY_LOSS}
-_IMDB: Changes = {
+_SST: core.Changes = {"train.early_stop_patience": 3, **_DROPOUT, **core.BY_LOSS}
+_IMDB: core.Changes = {
     "train.early_stop_patience": 2,
     "data.max_len": 400,
     "data.max_buckets": 6,
     "data.min_count": 2,
     **_DROPOUT,
 }
-_POLARITY: Changes = {
+_POLARITY: core.Changes = {
     "data.embeddings": "none",
     "data.batch_size": 32,
     "data.max_buckets": 1,
@@ -108,12 +101,12 @@ _POLARITY: Changes = {
     "model.dropouts.pool_dropout": 0.1,
     "model.gates.penalty": 1e-3,
     "train.early_stop_patience": None,
-    **BY_LOSS,
+    **core.BY_LOSS,
     "train.optimizer.learning_rate": 4e-3,
 }
 _PRESETS = (
     _preset("polarity", 1000, 125, 4.0, _POLARITY),
-    _preset("trec", 1540, 77, 2.0, {"train.optimizer.learning_rate": 2e-3, **BY_LOSS}),
+    _preset("trec", 1540, 77, 2.0, {"train.optimizer.learning_rate": 2e-3, **core.BY_LOSS}),
     _preset("sst1", 2680, 134, 4.0, _SST),
     _preset("sst2", 2180, 109, 4.0, _SST),
     _preset("imdb", 1056, 352, 20.0, _IMDB),
@@ -132,12 +125,12 @@ SWEPT = {
 it."""
 
 
-def swept(values: Mapping[str, float]) -> Changes:
+def swept(values: Mapping[str, float]) -> core.Changes:
     """Returns the changes for the values of a trial, by the names in `SWEPT`."""
-    return swept_changes(SWEPT, values)
+    return core.swept_changes(SWEPT, values)
 
 
-START = Start(
+START = core.Start(
     name="ga_net",
     about="""Train GA-Net, or a baseline with --model.system, and evaluate it on the test set.
 Options that are not given come from --preset. Press Ctrl-C to stop: the run is saved, and the

@@ -20,8 +20,8 @@ from experiments.core.cli import parse_many, refusals
 from experiments.core.columns import screen
 from experiments.core.command import run_of
 from experiments.core.config import with_changes
-from experiments.core.experiment import Experiment, Run
-from experiments.ga_net.config import PRESETS, GANetRunConfig
+from experiments.core.experiment import Run
+from experiments.ga_net.config import PRESETS
 from experiments.ga_net.experiment import experiment, texts_of
 from experiments.ga_net.figures import Inspected, Inspector
 from experiments.ga_net.paper import PAPER, operations
@@ -77,13 +77,11 @@ CHANGES: dict[str, Mapping[str, Any]] = {
 _SHOWN = 5
 
 
-def without_exact(config: GANetRunConfig) -> Experiment:
-    """Returns the experiment of a configuration; the demo does not show its exact losses."""
-    return dataclasses.replace(experiment(config), measure=lambda params: {})
-
-
-DEMO = dataclasses.replace(PAPER, experiment=without_exact)
-"""The paper with the experiment of the demo."""
+DEMO = dataclasses.replace(
+    PAPER,
+    experiment=lambda config: dataclasses.replace(experiment(config), measure=lambda params: {}),
+)
+"""The paper without the exact losses of a run, which the demo does not show."""
 
 
 @dataclasses.dataclass(frozen=True)

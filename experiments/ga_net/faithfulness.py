@@ -52,7 +52,7 @@ def measure(job: Job) -> None:
             if record.get("faithfulness", {}).get("texts") == count:
                 continue
             config = job.config(data, variant, record["seed"])
-            workdir = job.options.runs / f"{data}-{variant}-seed{record['seed']}"
+            workdir = job.workdir(data, variant, record["seed"])
             say(f"{data}, {variant}, seed {record['seed']}: faithfulness")
             # A finished run is restored from its work folder. Without the folder the network is
             # trained again.

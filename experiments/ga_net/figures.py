@@ -156,8 +156,8 @@ def trained_run(job: Job, data: str, system: str) -> tuple[Run, gdata.Encoded]:
     """Returns seed 0 of a system and its test texts. The run is trained now or read from its
     finished work folder."""
     config = job.config(data, system, 0)
-    workdir = job.options.runs / f"{data}-{system}-seed0"
-    run = run_of(job.paper, dataclasses.replace(config, workdir=str(workdir)))
+    workdir = str(job.workdir(data, system, 0))
+    run = run_of(job.paper, dataclasses.replace(config, workdir=workdir))
     return run, texts_of(config.data, config.model.embedding_dim).splits["test"]
 
 

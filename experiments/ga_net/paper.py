@@ -12,22 +12,11 @@ from rich.console import Console
 
 from experiments.core import cli
 from experiments.core import columns as c
+from experiments.core import paper as core
 from experiments.core.claims import Number, number_of, untested
 from experiments.core.columns import cell, screen
 from experiments.core.config import Changes, value_at
 from experiments.core.origins import NOT_RUN
-from experiments.core.paper import (
-    Claim,
-    Column,
-    Figure,
-    Job,
-    Paper,
-    Table,
-    TableOptions,
-    TableRow,
-    Variant,
-)
-from experiments.core.paper import variants as by_name
 from experiments.core.records import COLLAPSED, LAST, Record, Records, Store, alive, format_average
 from experiments.ga_net import faithfulness, figures, reported, roar
 from experiments.ga_net.config import BY_ACCURACY, START, SystemName, swept
@@ -73,17 +62,19 @@ TUNED = {
 six trials of seed 0 in TUNING.md."""
 
 
-def of_system(name: str, title: str, system: str, changes: Changes, same_as: str | None) -> Variant:
+def of_system(
+    name: str, title: str, system: str, changes: Changes, same_as: str | None
+) -> core.Variant:
     """Returns a system with its tuned settings, or a change of such a system."""
     tuned: dict[str, Changes] = {}
     for data, settings in TUNED.items():
         # A change of a system, such as another auxiliary network, has the settings of that system.
         rate, dropout = settings[system]
         tuned[data] = swept({"learning rate": rate, "dropout": dropout})
-    return Variant(name, title, {"model.system": system, **changes}, same_as, tuned)
+    return core.Variant(name, title, {"model.system": system, **changes}, same_as, tuned)
 
 
-def untuned(name: str, system: str) -> Variant:
+def untuned(name: str, system: str) -> core.Variant:
     """Returns a system as a hurried author might train a baseline. It has no dropout, no search for
     settings and no validation: the learning rate is 1e-3, and the parameters after ten epochs are
     tested."""
@@ -97,10 +88,10 @@ def untuned(name: str, system: str) -> Variant:
         "train.early_stop_patience": None,
         **swept({"learning rate": 1e-3, "dropout": 0.0}),
     }
-    return Variant(name, UNTUNED[name], changes, None, steps)
+    return core.Variant(name, UNTUNED[name], changes, None, steps)
 
 
-VARIANTS = by_name(
+VARIANTS = core.variants(
     *(of_system(name, title, name, {}, None) for name, title in reported.SYSTEMS.items()),
     *(untuned(name, name.removeprefix("untuned_")) for name in UNTUNED),
     *(
@@ -112,11 +103,11 @@ VARIANTS = by_name(
         for name, width in zip(WIDTHS, reported.AUX_WIDTHS, strict=True)
     ),
     *(
-        Variant(f"ganet_by_{name}", title, {"model.gates.estimator": name, **AT_DENSITY})
+        core.Variant(f"ganet_by_{name}", title, {"model.gates.estimator": name, **AT_DENSITY})
         for name, title in reported.ESTIMATORS.items()
     ),
     *(
-        Variant(name, title, {"model.gates.gates_on": on, **AT_DENSITY})
+        core.Variant(name, title, {"model.gates.gates_on": on, **AT_DENSITY})
         for (name, title), on in zip(
             faithfulness.VARIANTS.items(), ("attention", "input"), strict=True
         )
@@ -125,7 +116,7 @@ VARIANTS = by_name(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GANetOptions(TableOptions):
+class GANetOptions(core.TableOptions):
     """Options of the tables of this paper."""
 
     systems: tuple[SystemName, ...] = tuple(reported.SYSTEMS)
@@ -148,17 +139,12 @@ class GANetOptions(TableOptions):
         roar.check(self)
 
 
-def gated(row: TableRow) -> bool:
+def gated(row: core.TableRow) -> bool:
     """Returns True if the row is of a system with gates."""
     return row.variant.startswith("ganet")
 
 
-def requested_systems(job: Job, data: str) -> list[str]:
-    """Returns the systems of a table that --systems names."""
-    return [name for name in job.table.variants if name in job.options.systems]
-
-
-TABLE1 = Table(
+TABLE1 = core.Table(
     title="Table 1: data",
     note="Our length is the mean over all splits, and our number of words is that of the "
     "training texts.",
@@ -167,7 +153,7 @@ TABLE1 = Table(
     after=figures.count,
     body=figures.statistics,
 )
-TABLE2 = Table(
+TABLE2 = core.Table(
     title="Table 2: test accuracy and density",
     note="Mean ± sample standard deviation over seeds. The gates of GA-Net are sampled as in "
     "the paper, and its numbers are means of 5 draws for each run. The density is the mean "
@@ -175,7 +161,7 @@ TABLE2 = Table(
     about="accuracy and density of the four systems",
     data=reported.DATA,
     variants=("bilstm", "local", "soft", "ganet"),
-    trained=requested_systems,
+    trained=lambda job, data: [name for name in job.table.variants if name in job.options.systems],
     columns=(
         c.data(),
         c.variant(),
@@ -185,7 +171,7 @@ TABLE2 = Table(
         c.metric("ours (mean gate)", "test.density", where=gated),
     ),
 )
-PAIRED = Table(
+PAIRED = core.Table(
     title="Table 2, paired tests",
     note="The difference is that of table 2, where GA-Net's accuracy is the mean of 5 draws of "
     "the gates. The variance over texts and McNemar's test use the first draw; McNemar's test "
@@ -207,22 +193,12 @@ def paper_difference(data: str, baseline: str) -> float:
     return 100 * (reported.ACCURACY["ganet"][data] - reported.ACCURACY[baseline][data])
 
 
-def tuned_name(row: TableRow) -> SystemName:
+def tuned_name(row: core.TableRow) -> SystemName:
     """Returns the system of a row of untuned systems."""
     return cast(SystemName, row.variant.removeprefix("untuned_"))
 
 
-def is_baseline(row: TableRow) -> bool:
-    """Returns True if the untuned system of the row is not GA-Net."""
-    return tuned_name(row) != "ganet"
-
-
-def gain_of_paper(row: TableRow) -> float:
-    """Returns the paper's GA-Net minus the system of the row, in points."""
-    return paper_difference(row.data, tuned_name(row))
-
-
-UNTUNED_TABLE = Table(
+UNTUNED_TABLE = core.Table(
     title="Systems without dropout and without a search",
     note="The paper does not have this table. The four systems are trained for ten epochs at a "
     "learning rate of 0.001 without dropout and are tested after the last step, as a baseline "
@@ -236,16 +212,20 @@ UNTUNED_TABLE = Table(
         c.variant(),
         c.paper_number("paper", lambda row: reported.ACCURACY[tuned_name(row)][row.data]),
         c.metric("ours, untuned", "test.accuracy"),
-        c.paper_number("paper: GA-Net minus system", gain_of_paper, "+.2f", where=is_baseline),
+        c.paper_number(
+            "paper: GA-Net minus system",
+            lambda row: paper_difference(row.data, tuned_name(row)),
+            "+.2f",
+            where=lambda row: tuned_name(row) != "ganet",
+        ),
         *c.paired_tests(("ours", "95 % interval", "p")),
     ),
 )
 
 
 def gap(mode: str) -> Callable[[Record], float | None]:
-    """Returns a function that computes the loss under a kind of gates minus its exact expectation.
-    The function takes a record, whose texts have at most 20 words. It returns None for a record
-    without exact losses."""
+    """Returns a function of a record: the loss under a kind of gates minus its exact expectation,
+    or None without exact losses."""
 
     def gap_of(record: Record) -> float | None:
         exact = record.get("exact")
@@ -259,10 +239,10 @@ def gap(mode: str) -> Callable[[Record], float | None]:
 BY_GUMBEL = "ganet_by_soft_gumbel"
 
 
-def mode(name: str) -> Column:
+def mode(name: str) -> core.Column:
     """Returns a column with the mean accuracy and density of a kind of gates."""
 
-    def text(row: TableRow) -> str:
+    def text(row: core.TableRow) -> str:
         # Collapsed runs would shift the mean, and other tables report their number.
         tested = [record["test"] for record in alive(row.records)]
         if not tested:
@@ -271,10 +251,10 @@ def mode(name: str) -> Column:
         density = np.mean([metrics[f"density_{name}"] for metrics in tested])
         return f"{accuracy:.4f}, {density:.4f}"
 
-    return Column(f"{name}: accuracy, density", text)
+    return core.Column(f"{name}: accuracy, density", text)
 
 
-ESTIMATORS = Table(
+ESTIMATORS = core.Table(
     title="Estimators of the gates' gradient",
     note="Mean ± sample standard deviation over seeds. A Lagrange multiplier keeps the mean "
     "open probability of all systems at 0.2. They take the same number of steps with the "
@@ -295,11 +275,11 @@ ESTIMATORS = Table(
         c.metric("exact loss", "exact.exact.loss"),
         c.metric("[a > 0] less exact", gap("threshold")),
         c.metric("best less exact", gap("best")),
-        c.milliseconds(),
+        c.MILLISECONDS,
         *c.paired_tests(("minus Gumbel-sigmoid", "95 % interval", "p")),
     ),
 )
-MODES = Table(
+MODES = core.Table(
     title="One set of parameters under four kinds of gates",
     note="Means over seeds with four kinds of gates: Bernoulli draws, open where the "
     "probability is above 1/2, the probabilities as gates, and the relaxed gates of training.",
@@ -321,17 +301,17 @@ def short(number: float) -> str:
     return f"{number:.0f}"
 
 
-def paper_operations(heading: str, cell: Any) -> Column:
+def paper_operations(heading: str, cell: Any) -> core.Column:
     """Returns a column of the paper's numbers of operations. `cell` is a function of (operations of
     soft attention, of GA-Net)."""
 
-    def text(row: TableRow) -> str:
+    def text(row: core.TableRow) -> str:
         # The paper reports operations only where it reports densities.
         if row.data not in reported.DENSITY:
             return "-"
         return cell(*(reported.FLOPS[system][row.data] for system in ("soft", "ganet")))
 
-    return Column(heading, text, "paper")
+    return core.Column(heading, text, "paper")
 
 
 def operations(record: Record) -> tuple[float, float]:
@@ -345,12 +325,11 @@ def operations(record: Record) -> tuple[float, float]:
     )
 
 
-def our_operations(heading: str, cell: Any, *, says_why: bool = False) -> Column:
+def our_operations(heading: str, cell: Any, *, says_why: bool = False) -> core.Column:
     """Returns a column of our numbers of operations. `cell` is a function of (operations of soft
-    attention, mean of GA-Net, first record). `says_why` shows the reason of a missing number
-    instead of a dash."""
+    attention, mean of GA-Net, first record). `says_why` gives the reason of a missing number."""
 
-    def text(row: TableRow) -> str:
+    def text(row: core.TableRow) -> str:
         records = alive(row.records)
         if not records:
             return (COLLAPSED if row.records else NOT_RUN) if says_why else "-"
@@ -359,7 +338,7 @@ def our_operations(heading: str, cell: Any, *, says_why: bool = False) -> Column
         mean = float(np.mean([operations(record)[1] for record in records]))
         return cell(full, mean, records[0])
 
-    return Column(heading, text)
+    return core.Column(heading, text)
 
 
 def auxiliary(full: float, mean: float, record: Record) -> str:
@@ -375,7 +354,7 @@ def auxiliary(full: float, mean: float, record: Record) -> str:
     return short(count)
 
 
-TABLE3 = Table(
+TABLE3 = core.Table(
     title="Table 3: attention operations over the test set",
     note="Multiplications and additions are counted: n (4D + 3) for a text with n attended "
     "words. The auxiliary network costs more than the attention that it saves.",
@@ -397,7 +376,7 @@ TABLE3 = Table(
         our_operations("auxiliary network", auxiliary),
     ),
 )
-TABLE5 = Table(
+TABLE5 = core.Table(
     title="Table 5: auxiliary networks",
     note="The paper used IMDB only.",
     about="auxiliary networks",
@@ -415,7 +394,7 @@ TABLE5 = Table(
 )
 
 
-AUXILIARY_PAIRS = Table(
+AUXILIARY_PAIRS = core.Table(
     data=("imdb",),
     variants=("ganet_aux_fnn", "ganet_aux_att"),
     pair=lambda data, name: ("ganet_aux_lstm", name),
@@ -443,7 +422,7 @@ def widths(store: Store) -> str:
     return analysis.render_table(["data", "metric", *map(str, reported.AUX_WIDTHS)], rows)
 
 
-FIGURE5 = Table(
+FIGURE5 = core.Table(
     title="Figure 5: width of the auxiliary LSTM",
     note='"All gates closed" is the share of the texts without an open gate in the draw that '
     "is tested. All attention of such a text falls on the word whose gate is the nearest to "
@@ -462,7 +441,7 @@ FIGURE_TITLES = {
     "figure5": "Figure 5: width of the auxiliary LSTM",
     "roar_trec": "Recursive ROAR, TREC",
 }
-FIGURES = Table(
+FIGURES = core.Table(
     title="Figures and table 4",
     note="Table 4 shows two reviews of IMDB. `tables table4` writes its page to the work "
     "folders, because the texts belong to the data set.",
@@ -470,7 +449,7 @@ FIGURES = Table(
 )
 
 
-FAITHFULNESS = Table(
+FAITHFULNESS = core.Table(
     title="Faithfulness of the gates",
     note="The paper does not have this table. Words are deleted from the test texts, and the "
     "network runs again (`gatedjax.analysis.faithfulness`). A high comprehensiveness and a low "
@@ -484,14 +463,14 @@ FAITHFULNESS = Table(
     body=faithfulness.body,
     after=faithfulness.measure,
 )
-FAITHFULNESS_PAIRED = Table(
+FAITHFULNESS_PAIRED = core.Table(
     title="Faithfulness of the gates, paired tests",
     note="Student's t over seeds and test texts (`gatedjax.analysis.two_way_test`). The p are "
     "corrected together (Holm), and a star marks p below 0.05. Fewer than three seeds have no "
     "p.",
     body=faithfulness.paired_table,
 )
-ROAR = Table(
+ROAR = core.Table(
     title="Recursive ROAR: accuracy by share of masked words",
     note="The paper does not have this table. The method is that of Madsen et al. (2021), see "
     "`gatedjax.analysis.roar`. The numbers are means over seeds, and roar_trec.png shows the "
@@ -521,7 +500,7 @@ RUNS = c.runs(
     c.first("lambda", of_gates("config.model.gates.penalty"), "g"),
     c.first("dropout", lambda record: RATES.format(**record["config"]["model"]["dropouts"])),
     c.each_value("steps", "best_step"),
-    c.seconds(),
+    c.SECONDS,
     heading="system",
 )
 
@@ -602,7 +581,7 @@ def numbers(store: Store) -> list[Number]:
     ]
 
 
-PAPER = Paper(
+PAPER = core.Paper(
     start=START,
     title="GA-Net",
     source='Xue, Li and Zhang, "Not All Attention Is Needed" (AAAI 2020)',
@@ -612,12 +591,12 @@ PAPER = Paper(
         "table1": TABLE1,
         "table2": TABLE2,
         "table3": TABLE3,
-        "table4": Figure(draw=figures.table4, about="open words of two IMDB reviews"),
+        "table4": core.Figure(draw=figures.table4, about="open words of two IMDB reviews"),
         "table5": TABLE5,
         "untuned": UNTUNED_TABLE,
         "estimators": ESTIMATORS,
-        "figure1": Figure(draw=figures.figure4, about="as figure4"),
-        "figure4": Figure(draw=figures.figure4, about="heat maps of SST-2 sentences"),
+        "figure1": core.Figure(draw=figures.figure4, about="as figure4"),
+        "figure4": core.Figure(draw=figures.figure4, about="heat maps of SST-2 sentences"),
         "figure5": FIGURE5,
         "faithfulness": FAITHFULNESS,
         "roar": ROAR,
@@ -642,7 +621,7 @@ PAPER = Paper(
     options=GANetOptions,
     claims=(
         *(
-            Claim(
+            core.Claim(
                 says=f"GA-Net is better than {VARIANTS[name].title}",
                 table=PAIRED,
                 rows=(name,),
@@ -651,7 +630,7 @@ PAPER = Paper(
             )
             for name in PAIRED.variants
         ),
-        Claim(
+        core.Claim(
             says="An auxiliary LSTM is better than an FNN or an attention",
             table=AUXILIARY_PAIRS,
             rows=AUXILIARY_PAIRS.variants,
@@ -665,11 +644,11 @@ PAPER = Paper(
             ),
             why_not_run="no run of the other two networks",
         ),
-        Claim(
+        core.Claim(
             says="The width of the auxiliary LSTM matters little",
             find=untested("figure 5 has the accuracies; equality is not tested"),
         ),
-        Claim(
+        core.Claim(
             says="GA-Net needs fewer operations",
             find=untested("table 3 has the counts, which have no test"),
         ),

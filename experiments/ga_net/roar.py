@@ -351,9 +351,7 @@ def _area(records: Records, beside: Records, measure: str) -> list[str]:
 
 
 def _points(records: Records) -> list[tuple[float, float, float | None]]:
-    """Returns the points of a curve for a figure, from its records, a record per seed. A point is
-    (percentage of masked words, mean accuracy, standard deviation over seeds). The deviation is
-    None for a single seed."""
+    """Returns (percentage of masked words, mean accuracy, deviation over seeds) for each share."""
     points = []
     for place, share in enumerate(records[0]["shares"] if records else ()):
         summary = analysis.summary([record["accuracy"][place] for record in records])

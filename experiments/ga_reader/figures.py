@@ -125,7 +125,7 @@ def workdir_of(job: Job, data: str) -> Path | None:
     candidates = []
     for variant in (base_of(data), feature_of(data)):
         for record in job.store.all(data, variant):
-            folder = job.options.runs / f"{data}-{variant}-seed{record['seed']}"
+            folder = job.workdir(data, variant, record["seed"])
             # A record may come from another machine, whose work folders are not here.
             if (folder / VOCABULARY).is_file():
                 candidates.append(record | {"folder": folder})
@@ -137,11 +137,8 @@ def chosen_readings(readings: Sequence[Reading]) -> list[Reading]:
     """Chooses the questions to show: right answers to short queries that counting would miss.
 
     A query is short if it has at most 24 words with the markers. Counting would miss the answer if
-    another candidate occurs more often in the document; if too few questions are like that, easier
-    questions follow. If no query is short, longer queries are taken. The order of the questions
-    decides among equals.
-
-    There are at most five.
+    another candidate occurs more often in the document. If too few questions are like that, easier
+    questions follow, and longer queries if none is short. There are at most five.
     """
     right = [r for r in readings if r.best == r.example["label"]]
     short = [r for r in right if len(r.query) <= MOST_WORDS] or right

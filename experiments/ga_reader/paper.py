@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -9,6 +10,7 @@ from typing import Any, ClassVar
 from rich.console import Console
 
 from experiments.core import columns
+from experiments.core import paper as core
 from experiments.core.claims import untested
 from experiments.core.cli import fail
 from experiments.core.columns import print_metrics, print_parameters, print_time
@@ -16,18 +18,6 @@ from experiments.core.comparison import paragraphs, sentence
 from experiments.core.config import Changes
 from experiments.core.kinds import Json
 from experiments.core.origins import NOT_RUN, origin_of, other_data
-from experiments.core.paper import (
-    Claim,
-    Column,
-    Figure,
-    Job,
-    Paper,
-    Table,
-    TableOptions,
-    TableRow,
-    Variant,
-    variants,
-)
 from experiments.core.records import LAST, Record, Records, Store
 from experiments.ga_reader import figures, reported, statistics
 from experiments.ga_reader.config import START, GAReaderRunConfig, base_of, feature_of
@@ -37,17 +27,19 @@ from gatedjax._utils.options import Several, Unset
 from gatedjax._utils.terminal import say
 
 
-def reader(name: str, title: str, *, feature: bool = False, **network: Any) -> Variant:
+def reader(name: str, title: str, *, feature: bool = False, **network: Any) -> core.Variant:
     """Returns a reader of a table."""
     changes = {"feature": feature} | network
-    return Variant(name, title, {f"model.{option}": value for option, value in changes.items()})
+    return core.Variant(
+        name, title, {f"model.{option}": value for option, value in changes.items()}
+    )
 
 
 FIXED: Json = {"freeze_embeddings": True}
 TRAINED: Json = {"freeze_embeddings": False}
 NO_CHARACTERS: Json = {"characters.char_dim": 0}
 OLD: Json = {"token_attention": False, **NO_CHARACTERS}
-VARIANTS = variants(
+VARIANTS = core.variants(
     reader("fix", "GA, fixed vectors", **FIXED),
     reader("update", "GA, trained vectors", **TRAINED),
     reader("feature_fix", "GA + feature, fixed vectors", feature=True, **FIXED),
@@ -69,7 +61,7 @@ FROM_CORPUS = ("minus", "corpus")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ReaderOptions(TableOptions):
+class ReaderOptions(core.TableOptions):
     """Options of the tables of this paper."""
 
     variants: Several[str] = ()
@@ -126,7 +118,7 @@ def readers(names: Iterable[str], data: str) -> tuple[str, ...]:
     return tuple(of_data.get(name, name) for name in names)
 
 
-def select_readers(job: Job, data: str) -> Iterator[Variant]:
+def select_readers(job: core.Job, data: str) -> Iterator[core.Variant]:
     """Yields the readers of a table that --variants names. Readers that start from vectors of the
     corpus are left out without --corpus-vectors. An unknown name ends the program with status 2."""
     names_of_table, vectors = readers(job.table.variants, data), job.options.corpus_vectors
@@ -147,17 +139,17 @@ def select_readers(job: Job, data: str) -> Iterator[Variant]:
             )
 
 
-def select_on_shares(job: Job, data: str) -> Iterator[Variant]:
+def select_on_shares(job: core.Job, data: str) -> Iterator[core.Variant]:
     """Yields the readers of figure 2, each on all shares of the training questions."""
     for variant in select_readers(job, data):
         for share in reported.FRACTIONS:
             # The share is part of the settings and of the name, because each share is a separate
             # record.
             changes = {**variant.changes, "data.fraction": share / 100}
-            yield Variant(figures.with_share(variant.name, share), variant.title, changes)
+            yield core.Variant(figures.with_share(variant.name, share), variant.title, changes)
 
 
-def readers_to_draw(job: Job, data: str) -> tuple[str, ...]:
+def readers_to_draw(job: core.Job, data: str) -> tuple[str, ...]:
     """Returns the readers that figure 3 trains: none if a finished run can be drawn."""
     # The heat maps need a single trained reader, so a finished run is drawn and not repeated.
     has_run = not job.options.rerun and figures.workdir_of(job, data) is not None
@@ -206,12 +198,12 @@ def accuracies(
     )
 
 
-def paper_accuracy(part: int) -> Callable[[TableRow], float | None]:
+def paper_accuracy(part: int) -> Callable[[core.TableRow], float | None]:
     """Returns the column of the paper's accuracy of its readers: 0 in validation, 1 in the test."""
     return lambda row: reported.OWN.get(row.variant, {}).get(row.data, (None, None))[part]
 
 
-def comparison_table(store: Store, table: Table, data: str) -> Table:
+def comparison_table(store: Store, table: core.Table, data: str) -> core.Table:
     """Returns a table of readers on a data set with tests against their base, also as sentences."""
     base, feature, names = base_of(data), feature_of(data), readers(table.variants, data)
     records = {name: store.all(data, name) for name in names}
@@ -222,10 +214,10 @@ def comparison_table(store: Store, table: Table, data: str) -> Table:
         pairs["helps"] = records[feature], records[base]
     single = statistics.one_sided_texts(pairs)
 
-    def one_sided(row: TableRow) -> str:
+    def one_sided(row: core.TableRow) -> str:
         return "-" if row.comparison is None else single[row.variant]
 
-    def below(store: Store, rows: Sequence[TableRow]) -> Iterator[str]:
+    def below(store: Store, rows: Sequence[core.TableRow]) -> Iterator[str]:
         lines = [
             sentence(row.label, VARIANTS[base].title, row.title, row.comparison)
             for row in rows
@@ -245,13 +237,15 @@ def comparison_table(store: Store, table: Table, data: str) -> Table:
         list_rows=lambda store: [(data, name) for name in names],
         pair=lambda data, name: None if name == base else (base, name),
         columns=(
-            Column("reader", lambda row: row.title + " (base)" * (row.variant == base)),
+            core.Column("reader", lambda row: row.title + " (base)" * (row.variant == base)),
             columns.paper_number("{theirs}: validation", paper_accuracy(0), ".1f"),
             columns.paper_number("test", paper_accuracy(1), ".1f"),
             columns.percent("{mine}: validation (%)", "validation.accuracy"),
             *columns.with_last("test (%)", 2, times=100),
             *columns.paired_tests(("base minus reader", "95 % interval", "p")),
-            Column("McNemar p, one-sided, each seed (only base right : only reader)", one_sided),
+            core.Column(
+                "McNemar p, one-sided, each seed (only base right : only reader)", one_sided
+            ),
             columns.parameters(),
         ),
         below=below,
@@ -259,16 +253,16 @@ def comparison_table(store: Store, table: Table, data: str) -> Table:
 
 
 def for_each_data_set(
-    make: Callable[[Store, Table, str], Table],
-    table: Table,
+    make: Callable[[Store, core.Table, str], core.Table],
+    table: core.Table,
     *only: str,
     more_data: tuple[str, ...] = (),
-) -> Callable[[Store], Iterator[Table]]:
+) -> Callable[[Store], Iterator[core.Table]]:
     """Returns a function that makes a section of RESULTS.md for each data set with records. A data
     set of the table, of `more_data`, or with a record of a reader of the table (of `only`, if
     given) has a section."""
 
-    def sections(store: Store) -> Iterator[Table]:
+    def sections(store: Store) -> Iterator[core.Table]:
         for name, label in reported.NAMES.items():
             # Sections without a record of these readers would be empty tables.
             if name in (*table.data, *more_data) or any(store.all(name, reader) for reader in only):
@@ -291,7 +285,7 @@ TESTS = (
     "McNemar p in the sentences are two-sided. A question whose answer cannot be found counts "
     "as wrong."
 )
-_Table = functools.partial(Table, trained=select_readers)
+_Table = functools.partial(core.Table, trained=select_readers)
 TABLE1 = _Table(
     title="Table 1: Who-did-What, accuracy (%)",
     note=OTHERS,
@@ -350,7 +344,7 @@ FIGURE2 = _Table(
     trained=select_on_shares,
     after=figures.bars,
 )
-FIGURE3 = Table(
+FIGURE3 = core.Table(
     title="Figures",
     note="The commands `tables figure2`, `tables figure3` and `tables curves` draw the figures.",
     about="heat maps of attention on validation questions, trained only if there is no run",
@@ -359,14 +353,14 @@ FIGURE3 = Table(
     body=figures.figure_links,
     after=figures.heat_maps,
 )
-PROPORTIONS = Table(
+PROPORTIONS = core.Table(
     title="Proportion tests against the second best",
     note="The test is one-sided and takes the quoted accuracy as exact. The paper's p rest on "
     "accuracies with more digits than it prints. Neither its p nor ours are corrected. There "
     "is no test if our questions differ from those of the quoted row.",
     body=statistics.proportions,
 )
-TABLE5 = Table(
+TABLE5 = core.Table(
     title="Table 5: statistics",
     note="The words of documents and queries of all splits are counted in lower case.",
     about="counts of the data sets that are here; nothing is trained",
@@ -374,7 +368,7 @@ TABLE5 = Table(
     body=statistics.table5,
     after=statistics.count,
 )
-TABLE6 = Table(
+TABLE6 = core.Table(
     title="Table 6: tuned values",
     note="The width of the GRU is that of a direction.",
     body=statistics.table6,
@@ -399,8 +393,8 @@ RUNS = columns.runs(
     columns.each_value("steps", "steps"),
     columns.each_value("best steps", "best_step"),
     columns.first("per epoch", "steps_per_epoch", ","),
-    columns.seconds(),
-    columns.milliseconds(),
+    columns.SECONDS,
+    columns.MILLISECONDS,
     heading="reader",
 )
 
@@ -425,12 +419,18 @@ def report(console: Console, records: Records, workdir: Path) -> None:
     print_time(console, record, workdir)
 
 
-def compared_readers(store: Store) -> Iterator[Table]:
-    """Yields the tables that compare readers with their base, on the paper's data and on ours."""
-    yield from for_each_data_set(comparison_table, TABLE2, "hops_2", "hops_4")(store)
-    yield from for_each_data_set(comparison_table, TABLE4)(store)
-    yield from for_each_data_set(comparison_table, CBT, "no_gating", more_data=("cbt_cn",))(store)
-    yield from for_each_data_set(comparison_table, TOY)(store)
+COMPARED = (
+    for_each_data_set(comparison_table, TABLE2, "hops_2", "hops_4"),
+    for_each_data_set(comparison_table, TABLE4),
+    for_each_data_set(comparison_table, CBT, "no_gating", more_data=("cbt_cn",)),
+    for_each_data_set(comparison_table, TOY),
+)
+"""The tables that compare readers with their base, on the paper's data and on ours."""
+
+
+def compared_readers(store: Store) -> Iterator[core.Table]:
+    """Yields the tables of `COMPARED`."""
+    return itertools.chain.from_iterable(section(store) for section in COMPARED)
 
 
 FEATURES = ("feature_fix", "feature_update")
@@ -464,7 +464,7 @@ def of_other_questions(data: str, reader: str) -> str:
     return "size of Who-did-What" if is_lent and paper_difference(data, reader) else ""
 
 
-FIXED_OR_TRAINED = Table(
+FIXED_OR_TRAINED = core.Table(
     data=(*reported.CLOZE, *reported.WDW),
     variants=("update",),
     seen=(),
@@ -486,7 +486,7 @@ def without_numbers(store: Store) -> str:
     return text + f" On rebuilt questions the accuracy in % is {'; '.join(parts)}." * bool(parts)
 
 
-PAPER = Paper(
+PAPER = core.Paper(
     start=START,
     title="GA Reader",
     source='Dhingra et al., "Gated-Attention Readers for Text Comprehension" (2017)',
@@ -502,7 +502,7 @@ PAPER = Paper(
         "statistics": TABLE5,
         "cbt": CBT,
         "toy": TOY,
-        "curves": Figure(
+        "curves": core.Figure(
             about="of finished runs that learned, accuracy while training",
             data=("cbt_ne",),
             draw=figures.curves,
@@ -510,11 +510,9 @@ PAPER = Paper(
     },
     page=(
         TABLE1,
-        for_each_data_set(comparison_table, TABLE2, "hops_2", "hops_4"),
+        COMPARED[0],
         TABLE3,
-        for_each_data_set(comparison_table, TABLE4),
-        for_each_data_set(comparison_table, CBT, "no_gating", more_data=("cbt_cn",)),
-        for_each_data_set(comparison_table, TOY),
+        *COMPARED[1:],
         for_each_data_set(figures.shares, FIGURE2, "no_gating_50", "no_gating_75"),
         PROPORTIONS,
         TABLE5,
@@ -524,7 +522,7 @@ PAPER = Paper(
     ),
     claims=(
         *(
-            Claim(
+            core.Claim(
                 says=says,
                 table=compared_readers,
                 rows=rows,
@@ -544,7 +542,7 @@ PAPER = Paper(
                 "The feature helps": FEATURES,
             }.items()
         ),
-        Claim(
+        core.Claim(
             says="Fixed vectors are better than trained vectors",
             table=FIXED_OR_TRAINED,
             rows=("update",),
@@ -552,7 +550,7 @@ PAPER = Paper(
             paper=lambda data, reader: difference_of(reported.OWN["fix"][data], reader, data),
             why_not_run="no run of trained vectors",
         ),
-        Claim(
+        core.Claim(
             says="GloVe is better than corpus vectors",
             table=compared_readers,
             rows=("corpus",),
@@ -560,11 +558,11 @@ PAPER = Paper(
             paper=paper_difference,
             why_not_run="no vectors of the corpus were trained",
         ),
-        Claim(
+        core.Claim(
             says="Four hops are as good as three",
             find=untested("no run; equality is not tested"),
         ),
-        Claim(
+        core.Claim(
             says="Gating helps more with more questions",
             find=untested("no run on parts of the questions"),
         ),

@@ -7,19 +7,11 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from experiments.core import text
 from experiments.core.config import Files
 from experiments.core.experiment import Experiment
 from experiments.core.kinds import Json, Params
 from experiments.core.origins import join_remarks
-from experiments.core.text import (
-    SPLITS,
-    Texts,
-    for_training,
-    load_splits,
-    read_texts,
-    vocabulary_parts,
-    write_words,
-)
 from experiments.rau.config import DataConfig, RAURunConfig
 from gatedjax import analysis
 from gatedjax import data as gdata
@@ -35,7 +27,7 @@ def count_parameters(params: Params) -> dict[str, int]:
 
 
 # The images of the last call are cached for the runs that follow.
-_images = functools.lru_cache(maxsize=1)(load_splits)
+_images = functools.lru_cache(maxsize=1)(text.load_splits)
 
 
 def _image_parts(config: DataConfig) -> Json:
@@ -48,21 +40,21 @@ def _image_parts(config: DataConfig) -> Json:
         return gdata.ImageBatches(splits["train"], batch_size=config.batch_size, seed=seed)
 
     size = config.eval_batch_size
-    one_pass = {s: gdata.ImageBatches.eval(splits[s], batch_size=size) for s in SPLITS[1:]}
+    one_pass = {s: gdata.ImageBatches.eval(splits[s], batch_size=size) for s in text.SPLITS[1:]}
     return {
         "train": training,
         **one_pass,
         "labels": splits["train"].labels,
-        "before": functools.partial(write_words, None, splits["train"].info.class_names),
+        "before": functools.partial(text.write_words, None, splits["train"].info.class_names),
         "substitute": join_remarks(split.info.substitute for split in splits.values()),
     }
 
 
-def _texts(config: RAURunConfig) -> Texts:
+def _texts(config: RAURunConfig) -> text.Texts:
     """Returns the encoded IMDB reviews of a run, with their vocabulary and word vectors. The
     vocabulary has only words of the training text."""
     data = config.data
-    return read_texts(
+    return text.read_texts(
         "imdb_reviews",
         data,
         config.model.embedding_dim,
@@ -83,7 +75,7 @@ def experiment(config: RAURunConfig) -> Experiment:
     if data.name == "imdb":
         texts = _texts(config)
         model = texts.classifier(RAUClassifier, config.model)
-        facts, parts = facts | texts.facts(), for_training(texts, data)
+        facts, parts = facts | texts.facts(), text.for_training(texts, data)
     else:
         parts = _image_parts(data)
         classes = len(parts["test"].source.info.class_names)
@@ -98,7 +90,7 @@ def language_model(config: RAURunConfig) -> Experiment:
     from the zero state. The perplexities of the record are measured on a single row, so that each
     word is predicted from all words before it."""
     data = config.data
-    streams = load_splits("ptb", data)
+    streams = text.load_splits("ptb", data)
     vocabulary = streams["train"].vocabulary
     train = gdata.LanguageModelBatches(
         streams["train"], batch_size=data.batch_size, num_steps=data.window
@@ -143,7 +135,7 @@ def language_model(config: RAURunConfig) -> Experiment:
             "cell": config.model.cell,
             "vocabulary_size": len(vocabulary),
         },
-        **vocabulary_parts(vocabulary),
+        **text.vocabulary_parts(vocabulary),
         substitute=join_remarks(stream.info.substitute for stream in streams.values()),
         count=count_parameters,
         tested=test_language_model,

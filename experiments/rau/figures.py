@@ -14,6 +14,7 @@ from experiments.core.curves import panels
 from experiments.core.kinds import Json
 from experiments.core.paper import Job, Variant
 from experiments.core.records import Store
+from experiments.core.summary import join
 from experiments.core.text import load_splits
 from experiments.rau import reported
 from experiments.rau.config import PRESETS, PTB_ROW, TRAIN_EXAMPLES, CellName, RAURunConfig
@@ -63,8 +64,6 @@ def draw_images(source: ImageSource, title: str) -> "Figure":
     """Draws a row per class with its first `PER_CLASS` images, each from its 0 to its maximum,
     black on white. A class with fewer images has a shorter row."""
     names, labels = source.info.class_names, np.asarray(source.labels)
-    if np.any((labels < 0) | (labels >= len(names))):
-        raise ValueError(f"labels must be in [0, {len(names)}), got {np.unique(labels).tolist()}")
     figure = new_figure(0.55 * PER_CLASS + 1.3, 0.55 * len(names) + 0.5)
     panels = figure.subplots(len(names), PER_CLASS, squeeze=False)
     look: Any = {"ha": "right", "va": "center", "clip_on": False}
@@ -109,8 +108,8 @@ def curves(job: Job) -> None:
     """Draws figure 5, 6 or 7, with a line per cell."""
     figure, data = job.options.what, job.data[0]
     key, columns = CURVES[figure]
-    cells = " and ".join(", ".join(reported.CELLS.values()).rsplit(", ", 1))
-    title, names = f"{cells} learn {reported.NAMES[data]}", {cell: cell for cell in reported.CELLS}
+    title = f"{join(tuple(reported.CELLS.values()))} learn {reported.NAMES[data]}"
+    names = {cell: cell for cell in reported.CELLS}
     if figure == "figure5":
         names = {cell: long_name(cell) for cell in reported.CELLS}
     if figure == "figure7":
@@ -126,7 +125,6 @@ def curves(job: Job) -> None:
             for cell, line in lines["validation loss"].items()
         }
     stem: Path = job.options.results / stem_of(figure, data)
-    stem.parent.mkdir(parents=True, exist_ok=True)
     analysis.plot_lines(lines, stem, xlabel="step", title=title)
     say(f"wrote {stem}.png and .svg")
 

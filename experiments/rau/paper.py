@@ -1,7 +1,6 @@
 """RAU: Zhong, Yue and Ling, "Recurrent Attention Unit" (2018)."""
 
 import dataclasses
-import functools
 import math
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,22 +9,12 @@ from typing import Any, ClassVar, get_args
 from rich.console import Console
 
 from experiments.core import columns as c
+from experiments.core import paper as core
 from experiments.core.claims import Number, number_of
 from experiments.core.cli import fail
 from experiments.core.columns import print_metrics, print_time
 from experiments.core.config import Changes
 from experiments.core.origins import NOT_RUN
-from experiments.core.paper import (
-    Claim,
-    Column,
-    Figure,
-    Job,
-    Paper,
-    Table,
-    TableOptions,
-    TableRow,
-    Variant,
-)
 from experiments.core.records import LAST, Record, Records, Store, format_average
 from experiments.rau import figures, reported
 from experiments.rau.config import START, CellName
@@ -45,7 +34,7 @@ AVERAGED: Changes = {"train.optimizer.ema_decay": 0.999, "train.early_stop_patie
 SLOWER: Changes = {"train.optimizer.learning_rate": 0.5}
 """Changes for PTB small: a lower learning rate."""
 SYSTEMS = [
-    Variant(
+    core.Variant(
         name,
         title,
         {"model.cell": name},
@@ -53,14 +42,14 @@ SYSTEMS = [
     )
     for name, title in reported.CELLS.items()
 ]
-FASTER_RAU = Variant("rau_faster", reported.CELLS["rau"], {"model.cell": "rau", **AVERAGED})
+FASTER_RAU = core.Variant("rau_faster", reported.CELLS["rau"], {"model.cell": "rau", **AVERAGED})
 """The averaged RAU at the paper's learning rate of PTB small."""
 # The paper's equation 6 leaves these forms of the attention open (spec section 3). The form
 # "sigmoid" is not rescaled, because its weights have no fixed sum.
 HEAVY: tuple[RAUAttention, ...] = ("matrix",)
 LIGHT = tuple(form for form in get_args(RAUAttention) if form not in HEAVY)
 FORMS = [
-    Variant(
+    core.Variant(
         f"attention_{form}{'_rescale' if rescale else ''}",
         form,
         {"model.cell": "rau", "model.attention": form, "model.rescale": rescale},
@@ -75,7 +64,7 @@ IMAGES = ("mnist", "fashion_mnist")
 LONG = tuple(map(long_name, reported.CELLS))
 """The names of the records of the cells after the paper's 100,000 steps."""
 LONG_SYSTEMS = [
-    Variant(
+    core.Variant(
         long_name(name),
         title,
         {
@@ -96,7 +85,7 @@ VARIANTS = (*SYSTEMS, *LONG_SYSTEMS, FASTER_RAU, *RATES, *FORMS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RAUOptions(TableOptions):
+class RAUOptions(core.TableOptions):
     """Options of the tables of this paper."""
 
     cells: tuple[CellName, ...] = ("rau", "gru", "lstm")
@@ -126,7 +115,7 @@ class RAUOptions(TableOptions):
                     fail(f"--data must be of {', '.join(IMAGES)} for {self.what}, got {name!r}")
 
 
-def requested_cells(job: Job, data: str) -> Iterable[Variant | str]:
+def requested_cells(job: core.Job, data: str) -> Iterable[core.Variant | str]:
     """Yields the cells that --cells names, at the width or the learning rate of the options."""
     hidden, rate = job.options.hidden, job.options.learning_rate
     for cell in job.options.cells:
@@ -136,13 +125,13 @@ def requested_cells(job: Job, data: str) -> Iterable[Variant | str]:
             yield cell if rate is None else at_rate(cell, rate)
 
 
-def at_rates(job: Job, data: str) -> list[Variant]:
+def at_rates(job: core.Job, data: str) -> list[core.Variant]:
     """Returns the cells that --cells names, at the table's learning rates or figure 7's."""
     rates = [rate_of(job)] if job.options.what == "figure7" else reported.LEARNING_RATES.values()
     return [at_rate(cell, rate) for rate in rates for cell in job.options.cells]
 
 
-def forms(job: Job, data: str) -> Iterable[Variant]:
+def forms(job: core.Job, data: str) -> Iterable[core.Variant]:
     """Returns the forms of the attention that --forms names."""
     for form in HEAVY:
         # The remark is the same for all data sets and is printed for the first only.
@@ -151,7 +140,7 @@ def forms(job: Job, data: str) -> Iterable[Variant]:
     return [variant for form in job.options.forms for variant in FORMS if variant.title == form]
 
 
-def matched_cells(job: Job, data: str) -> Iterable[Variant | str]:
+def matched_cells(job: core.Job, data: str) -> Iterable[core.Variant | str]:
     """Yields the cells that --cells names, with as many parameters as the GRU."""
     for cell in job.options.cells:
         # A RAU has more weight matrices than a GRU of the same width, so equal widths would favour
@@ -160,31 +149,31 @@ def matched_cells(job: Job, data: str) -> Iterable[Variant | str]:
         yield cell if cell == "gru" else at(cell, "matched", "model.hidden", width)
 
 
-def result(heading: str, part: str) -> Column:
+def result(heading: str, part: str) -> core.Column:
     """Returns a column with accuracy or perplexity of "validation", "test" or "test_last"."""
 
-    def text(row: TableRow) -> str:
+    def text(row: core.TableRow) -> str:
         # A column may mix data sets, so the metric depends on the row.
         name, digits = ("perplexity", 2) if row.data in LANGUAGE else ("accuracy", 4)
         if part == "test_last":
             return c.at_last_step(row.records, name, digits, times=1)
         return c.metric(heading, f"{part}.{name}", digits).text(row)
 
-    return Column(heading, text)
+    return core.Column(heading, text)
 
 
-def cell_of(row: TableRow) -> str:
+def cell_of(row: core.TableRow) -> str:
     """Returns the cell of a row, whose system may have other settings than the preset's."""
     return row.variant.partition("_")[0]
 
 
-CELL = Column("cell", lambda row: reported.CELLS[cell_of(row)], "both")
+CELL = core.Column("cell", lambda row: reported.CELLS[cell_of(row)], "both")
 RESULTS = (
     result("validation", "validation"),
     result("test", "test"),
     result(LAST, "test_last"),
 )
-TABLE1 = Table(
+TABLE1 = core.Table(
     title="Table 1: accuracy and perplexity",
     note="Mean ± sample standard deviation over seeds. The test has the parameters of the best "
     "validation result, and the last step the final parameters. For PTB the number is the "
@@ -207,7 +196,7 @@ TABLE1 = Table(
 )
 
 
-PAIRED = Table(
+PAIRED = core.Table(
     title="Table 1, paired tests",
     note="For classifiers the difference is that of the accuracy, and McNemar's test is exact "
     "and compares each pair of runs with the same seed. For PTB it is the difference of the "
@@ -234,7 +223,7 @@ def last_epoch(record: Record) -> float:
     return PTB_EPOCHS * float(record["steps"]) / record["config"]["train"]["num_steps"]
 
 
-TRAINING = Table(
+TRAINING = core.Table(
     title="Text: training perplexity in the last epoch",
     note="RAU on PTB small. The two perplexities are from different epochs: the paper trains "
     "for 13 epochs, and our run stops two epochs after the best, so that it had less time to "
@@ -245,13 +234,13 @@ TRAINING = Table(
     columns=(
         c.data(),
         CELL,
-        Column("last epoch: paper", lambda row: str(PTB_EPOCHS), "paper"),
+        core.Column("last epoch: paper", lambda row: str(PTB_EPOCHS), "paper"),
         c.metric("ours", last_epoch, 1),
         c.paper_number("perplexity: paper", reported.TRAIN_PERPLEXITY, ""),
         c.metric("ours", "train_last_epoch_perplexity", 2),
     ),
 )
-TABLE2 = Table(
+TABLE2 = core.Table(
     title="Table 2: settings and parameters",
     note="The parameters are those of the recurrent layer with its biases; the paper's table "
     "has no such row. Width 28 is that of the paper's Table 2, and 128 that of its text.",
@@ -285,14 +274,14 @@ def other_settings(store: Store) -> list[tuple[str, str]]:
     return [row for row in names if row not in in_paper] or [("mnist", "rau_hidden28")]
 
 
-OTHERS = Table(
+OTHERS = core.Table(
     title="Other widths and learning rates",
     note="The commands are `tables table1 --hidden 28` and `tables table1 --data ptb_small "
     "--learning-rate 0.5`. The latter trains for all epochs of the preset and without a moving "
     "average.",
     list_rows=other_settings,
     columns=(
-        *(c.data(), CELL, Column("changed", lambda row: changed_setting(row.variant))),
+        *(c.data(), CELL, core.Column("changed", lambda row: changed_setting(row.variant))),
         *(c.parameters(), *RESULTS),
     ),
 )
@@ -309,7 +298,7 @@ def errors(store: Store) -> str:
     )
 
 
-TABLE3 = Table(
+TABLE3 = core.Table(
     title="Table 3: MNIST error",
     note="The quoted rows are from other papers and were not trained here.",
     about="MNIST error beside quoted rows",
@@ -317,7 +306,7 @@ TABLE3 = Table(
     trained=requested_cells,
     body=errors,
 )
-TABLE4 = Table(
+TABLE4 = core.Table(
     title="Table 4: settings of PTB",
     note="The decay 1/1.5 is taken as a misprint of 1/1.15. Our rows are the presets. Table 1 "
     "averages the parameters of PTB small, stops two epochs after the best, and has a learning "
@@ -326,7 +315,7 @@ TABLE4 = Table(
     body=lambda store: table4(),
     after=lambda job: say(table4()),
 )
-LEARNING_RATES = Table(
+LEARNING_RATES = core.Table(
     title="IMDB: learning rates",
     note="The paper gives no numbers for these.",
     about="those that the paper tried on IMDB",
@@ -335,14 +324,14 @@ LEARNING_RATES = Table(
     seen=(),
     trained=at_rates,
     columns=(
-        Column("learning rate", lambda row: row.variant.partition("_lr")[2]),
+        core.Column("learning rate", lambda row: row.variant.partition("_lr")[2]),
         CELL,
         result("validation accuracy", "validation"),
         result("test accuracy", "test"),
         result(LAST, "test_last"),
     ),
 )
-ATTENTION = Table(
+ATTENTION = core.Table(
     title="Forms of the attention",
     note="The paper leaves the form of the attention open. Table 1 has feature_proj without "
     "rescaling. Rescaling gives the weights a mean of 1. Runs may be shorter than those of "
@@ -355,14 +344,14 @@ ATTENTION = Table(
     columns=(
         c.data(),
         c.variant("attention"),
-        Column("rescale", lambda row: "yes" if row.variant.endswith("_rescale") else "no"),
+        core.Column("rescale", lambda row: "yes" if row.variant.endswith("_rescale") else "no"),
         c.parameters(),
         *RESULTS,
         *c.paired_tests(("minus feature_proj", "", "p"), points=False, seeds=False),
-        c.milliseconds(),
+        c.MILLISECONDS,
     ),
 )
-MATCHED = Table(
+MATCHED = core.Table(
     title="Equal parameter counts",
     note="RAU and LSTM have the width at which their number of parameters is the nearest to "
     "that of the GRU.",
@@ -379,27 +368,22 @@ MATCHED = Table(
 )
 
 
-def long_cells(job: Job, data: str) -> Iterable[str]:
+def long_cells(job: core.Job, data: str) -> Iterable[str]:
     """Yields the cells that --cells names, for the paper's number of steps."""
     return map(long_name, job.options.cells)
 
 
-def paper_gain(row: TableRow) -> float:
-    """Returns the paper's RAU minus the cell of the row, in points."""
-    return paper_difference(row.data, cell_of(row))
-
-
-def at_last(heading: str, place: int) -> Column:
+def at_last(heading: str, place: int) -> core.Column:
     """Returns a column of RAU minus the cell of the row at the last step, in points. `place` is 0
     for the difference, and 1 for its interval."""
 
-    def text(row: TableRow) -> str:
+    def text(row: core.TableRow) -> str:
         return "-" if row.comparison is None else row.comparison.last_cells()[place]
 
-    return Column(heading, text)
+    return core.Column(heading, text)
 
 
-LONG_TABLE = Table(
+LONG_TABLE = core.Table(
     title="Images: the paper's 100,000 steps",
     note="Adam at the constant rate 0.001, without clipping. The paper trains for 100,000 steps "
     "without validation and gives no learning rate. Differences are in points. Validation chose "
@@ -418,14 +402,17 @@ LONG_TABLE = Table(
         result("ours, chosen by validation", "test"),
         result(f"ours, {LAST}", "test_last"),
         c.paper_number(
-            "RAU minus cell: paper", paper_gain, "+.2f", where=lambda row: cell_of(row) != "rau"
+            "RAU minus cell: paper",
+            lambda row: paper_difference(row.data, cell_of(row)),
+            "+.2f",
+            where=lambda row: cell_of(row) != "rau",
         ),
         *c.paired_tests(("ours, chosen by validation", "95 % interval", "p")),
         at_last(f"ours, {LAST}", 0),
         at_last("95 % interval", 1),
     ),
 )
-FASTER_TABLE = Table(
+FASTER_TABLE = core.Table(
     title="PTB small: RAU at the paper's learning rate",
     note="Table 1 has the learning rate 0.5 for RAU and GRU, and their other settings are equal. "
     "At the paper's learning rate 1, with the moving average, the RAU is worse on the validation "
@@ -444,7 +431,7 @@ FASTER_TABLE = Table(
         *c.paired_tests(("minus GRU", *c.TESTS[:2]), points=False, digits=4),
     ),
 )
-FIGURES = Table(
+FIGURES = core.Table(
     title="Figures",
     note="Curves are drawn from the records. Figure 7 shows 314 steps of IMDB, of 30,000 in the "
     "paper.",
@@ -461,9 +448,9 @@ RUNS = c.runs(
 )
 
 
-def curves_figure(about: str, data: str, trained: Any = requested_cells) -> Figure:
+def curves_figure(about: str, data: str, trained: Any = requested_cells) -> core.Figure:
     """Returns a figure with curves of the cells that --cells names."""
-    return Figure(draw=figures.curves, about=about, data=(data,), trained=trained)
+    return core.Figure(draw=figures.curves, about=about, data=(data,), trained=trained)
 
 
 def report(console: Console, records: Records, workdir: Path) -> None:
@@ -489,12 +476,6 @@ def paper_recipe(store: Store) -> str:
     return f"{remark}; {text} by the paper's recipe"
 
 
-def test_value(record: Record, metric: str, times: float) -> float | None:
-    """Returns a test metric of a record, multiplied by `times`; None if it is not recorded."""
-    value: float | None = record["test"].get(metric)
-    return None if value is None else times * value
-
-
 def numbers(store: Store) -> list[Number]:
     """Returns the paper's numbers of all cells with ours: accuracy in percent, or perplexity."""
     numbers = []
@@ -507,7 +488,7 @@ def numbers(store: Store) -> list[Number]:
                 reported.NAMES[name],
                 times * float(theirs),
                 store.all(name, cell),
-                functools.partial(test_value, metric=metric, times=times),
+                c.scaled_value(f"test.{metric}", times),
                 is_method=cell == "rau",
                 unit=metric if language else "points",
                 remark=paper_recipe(store) if (cell, name) == ("rau", "ptb_small") else "",
@@ -521,20 +502,22 @@ def paper_difference(data: str, baseline: str) -> float:
     return math.log(theirs / ours) if data in LANGUAGE else 100 * (ours - theirs)
 
 
-PAPER = Paper(
+PAPER = core.Paper(
     start=START,
     twins=True,
     title="RAU",
     source='Zhong, Yue and Ling, "Recurrent Attention Unit" (2018)',
     names=reported.NAMES,
-    variants={variant.name: variant for variant in VARIANTS},
+    variants=core.variants(*VARIANTS),
     tables={
         "table1": TABLE1,
         "table2": TABLE2,
         "table3": TABLE3,
         "table4": TABLE4,
-        "figure3": Figure(draw=figures.samples, about="images of MNIST", data=("mnist",)),
-        "figure4": Figure(draw=figures.samples, about="of Fashion-MNIST", data=("fashion_mnist",)),
+        "figure3": core.Figure(draw=figures.samples, about="images of MNIST", data=("mnist",)),
+        "figure4": core.Figure(
+            draw=figures.samples, about="of Fashion-MNIST", data=("fashion_mnist",)
+        ),
         "figure5": curves_figure("validation curves of Fashion-MNIST", "fashion_mnist", long_cells),
         "figure6": curves_figure("of PTB", "ptb_medium"),
         "figure7": curves_figure("training curves of IMDB", "imdb", at_rates),
@@ -550,7 +533,7 @@ PAPER = Paper(
     ),
     claims=(
         *(
-            Claim(
+            core.Claim(
                 says=f"RAU is better than {reported.CELLS[name]}",
                 table=PAIRED,
                 rows=(name,),
@@ -560,7 +543,7 @@ PAPER = Paper(
             )
             for name in PAIRED.variants
         ),
-        Claim(
+        core.Claim(
             says="RAU is better than GRU with as many parameters",
             table=MATCHED,
             rows=("rau_matched",),

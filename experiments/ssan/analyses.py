@@ -19,13 +19,12 @@ from experiments.core.kinds import Json, Record, Records
 from experiments.core.origins import NOT_RUN, columns
 from experiments.core.paper import Job
 from experiments.core.records import Store, read_json, refuse_other, write_json
-from experiments.core.text import SPLITS
+from experiments.core.text import SPLITS, load_splits
 from experiments.ssan import attention, neighbours, reported
 from experiments.ssan.attention import GLUED, Encoder, Words
 from experiments.ssan.config import BASE, FULL, bounded_name, local_name
 from experiments.ssan.experiment import experiment
 from experiments.ssan.sentences import sentences
-from experiments.ssan.tags import TAG_CLASSES, TagCounts, tag_counts
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax._utils.terminal import say
@@ -82,9 +81,7 @@ def load_encoders(job: Job, data: str) -> dict[str, Encoder]:
     use_local = uses_local_heads(job, data)
     trained = {role: local_name(role) if use_local else role for role in TITLES}
     return {
-        role: attention.load_encoder(
-            job.config(data, variant, 0), job.options.runs / f"{data}-{variant}-seed0"
-        )
+        role: attention.load_encoder(job.config(data, variant, 0), job.workdir(data, variant, 0))
         for role, variant in trained.items()
     }
 
@@ -130,8 +127,7 @@ def _figure_stem(job: Job, data: str) -> Path:
 
 def treebank(options: Any, split: str = "test") -> Records:
     """Loads sentences of the English Web Treebank, with tags and constituents."""
-    folders = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
-    return list(gdata.load("ewt_trees", split, **folders))
+    return list(load_splits("ewt_trees", options, [split])[split])
 
 
 def gold_tree(example: Json) -> trees.SpanTree:
@@ -150,8 +146,7 @@ def _maps(
 
 def _tagged_maps(options: Any, encoder: Encoder, examples: Sequence[Any]) -> list[np.ndarray]:
     """Computes the attention between the words of tagged sentences. The tags mark the words that
-    follow the previous word without a space. Returns an array [n, n] of queries and keys for each
-    sentence of n words."""
+    follow the previous word without a space."""
     glued = [[tag in GLUED for tag in example["tags"]] for example in examples]
     return _maps(options, encoder, [example["tokens"] for example in examples], glued=glued)
 
@@ -220,11 +215,13 @@ def tag_shares(job: Job, data: str) -> None:
     examples, note = tagged_sentences(job, data)
     numbers: Numbers = {"note": note, "sentences": len(examples), "layer": job.options.layer}
     for variant, encoder in load_encoders(job, data).items():
-        counts = TagCounts(dict.fromkeys(TAG_CLASSES, 0.0))
+        mass = collections.Counter[str]()
         weights = _tagged_maps(job.options, encoder, examples)
         for sentence_weights, example in zip(weights, examples, strict=True):
-            counts += tag_counts(sentence_weights, example["tags"])
-        numbers[variant] = {name: round(share, 6) for name, share in counts.shares().items()}
+            mass.update(attention.by_tag(sentence_weights, example["tags"]))
+        numbers[variant] = {
+            name: round(share, 6) for name, share in attention.shares_of(mass).items()
+        }
     _save(job, data, numbers)
 
 
@@ -414,16 +411,10 @@ def curves(job: Job, data: str) -> None:
 
 
 def _selection_rates(records: Records) -> Records:
-    """Returns a dict {"rate": curve} for each record of a network with a single selective layer.
-    The points of a curve are (step, share of selected pairs, share of empty queries). Records of
-    networks with several selective layers, or none, are left out."""
-    layers = [record.get("selection_curve", {}).values() for record in records]
-    return [
-        {"rate": rates}
-        for curves_of_layer in layers
-        if len(curves_of_layer) == 1
-        for rates in curves_of_layer
-    ]
+    """Returns {"rate": points (step, share of selected pairs, share of empty queries)} for each
+    record of a network with a single selective layer."""
+    layers = [list(record.get("selection_curve", {}).values()) for record in records]
+    return [{"rate": curves[0]} for curves in layers if len(curves) == 1]
 
 
 def _link_lines(store: Store) -> Iterator[str]:
@@ -472,3 +463,9 @@ def linear_reference(job: Job, data: str) -> None:
             f"--data must be among {', '.join(PROBES)} for neighbours, got {unsuitable[0]!r}"
         )
     _save(job, data, neighbours.train(experiment(job.config(data, FULL, 0))))
+
+
+def linear_accuracy(store: Store, data: str) -> float | None:
+    """Returns the accuracy of the linear classifier of neighbours, in percent; None without it."""
+    path = file_of(store, "neighbours", data)
+    return 100 * read_json(path, "test")["test"] if path.exists() else None

@@ -1,7 +1,8 @@
-"""The attention of trained encoders over sentences that are given as words."""
+"""The attention of trained encoders over sentences that are given as words, and its shares."""
 
+import collections
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from experiments.core.kinds import Batch, Params
 from experiments.ssan.config import ProbeConfig, ReorderingConfig, RunConfig, TranslationConfig
 from experiments.ssan.experiment import experiment
 from experiments.ssan.sentences import sentences
+from gatedjax.analysis.trees import PUNCTUATION
 from gatedjax.data.batches._sequences import one_pass
 from gatedjax.models import SSANTranslator
 from gatedjax.models.ssan.translation import STOP
@@ -130,13 +132,49 @@ def merge_pieces(weights: ArrayLike, word: ArrayLike) -> np.ndarray:
     """
     weights, word = np.asarray(weights, np.float64), np.asarray(word, int)
     n = len(word)
-    if weights.shape[-2:] != (n, n):
-        raise ValueError(f"weights must be [..., {n}, {n}] for {n} pieces, got {weights.shape}")
-    steps = np.diff(word)
-    if n and (word[0] != 0 or np.any((steps != 0) & (steps != 1))):
-        raise ValueError(f"word must number the words 0, 1, ... in order, got {word.tolist()}")
     # As products with a matrix of 0 and 1, both sums work for any leading axes.
     member = np.zeros((int(word[-1]) + 1 if n else 0, n))
     member[word, np.arange(n)] = 1.0
     mean = member / np.maximum(member.sum(axis=1, keepdims=True), 1.0)
     return mean @ weights @ member.T
+
+
+# Attention by the part of speech of the key, for table 7 ------------------------------------------
+
+CONTENT = ("Noun", "Verb", "Adj")
+CONTENT_FREE = ("Prep", "Dete", "Punc", "Others")
+TAG_CLASSES = CONTENT + CONTENT_FREE
+"""The rows of the paper's table 7."""
+
+_EXACT = {
+    **dict.fromkeys(("IN", "TO"), "Prep"),
+    **dict.fromkeys(("DT", "PDT", "WDT"), "Dete"),
+    **dict.fromkeys((*PUNCTUATION, "-LRB-", "-RRB-", "(", ")", '"', "HYPH", "NFP"), "Punc"),
+}
+_PREFIX = {"NN": "Noun", "VB": "Verb", "JJ": "Adj"}
+
+
+def tag_class(tag: str) -> str:
+    """Returns the row of the paper's table 7 for a Penn tag; MD belongs to "Others"."""
+    if tag in _EXACT:
+        return _EXACT[tag]
+    return _PREFIX.get(tag[:2], "Others")
+
+
+def by_tag(weights: np.ndarray, tags: Sequence[str]) -> Mapping[str, float]:
+    """Sums the attention [N, N] within a sentence by the class of the key's tag. Reference: Geng et
+    al. 2020 (SSAN), table 7."""
+    mass: collections.defaultdict[str, float] = collections.defaultdict(float)
+    for tag, received in zip(tags, weights.sum(axis=0), strict=True):
+        mass[tag_class(tag)] += float(received)
+    return mass
+
+
+def shares_of(mass: Mapping[str, float]) -> dict[str, float]:
+    """Returns each class's share of all attention, and the sums "Content" and "Content-free". All
+    shares are 0 if there is no attention."""
+    total = sum(mass.values())
+    shares = {name: mass.get(name, 0.0) / total if total else 0.0 for name in TAG_CLASSES}
+    shares["Content"] = sum(shares[name] for name in CONTENT)
+    shares["Content-free"] = sum(shares[name] for name in CONTENT_FREE)
+    return shares

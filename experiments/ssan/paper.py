@@ -10,47 +10,18 @@ import numpy as np
 from rich.console import Console
 
 from experiments.core import cli, columns
-from experiments.core.claims import Case, label_of, untested
-from experiments.core.columns import (
-    at_last_step,
-    metric,
-    percent,
-    print_metrics,
-    print_parameters,
-    print_time,
-)
-from experiments.core.comparison import TEST, paragraphs, sentence, test_note
+from experiments.core import paper as core
+from experiments.core.claims import Case, label_of, scaled, untested
+from experiments.core.comparison import TEST, Comparison, paragraphs, sentence, test_note
 from experiments.core.config import Changes, with_changes
-from experiments.core.kinds import Json
+from experiments.core.kinds import Json, Record, Records
 from experiments.core.origins import NOT_RUN, beside, marks_of
 from experiments.core.origins import columns as origins
-from experiments.core.paper import (
-    Claim,
-    Column,
-    Figure,
-    Job,
-    Paper,
-    Section,
-    Table,
-    TableOptions,
-    TableRow,
-    Variant,
-)
-from experiments.core.paper import variants as by_name
-from experiments.core.records import (
-    COLLAPSED,
-    LAST,
-    Record,
-    Records,
-    Store,
-    alive,
-    mean_std,
-    read_json,
-)
+from experiments.core.records import LAST, Store, alive, format_average, mean_std
 from experiments.core.text import find_embeddings, width_of
 from experiments.ssan import analyses, reported
 from experiments.ssan.analyses import for_each_data_set
-from experiments.ssan.bleu import Difference, difference
+from experiments.ssan.bleu import difference
 from experiments.ssan.config import (
     BASE,
     BOUNDED,
@@ -112,47 +83,49 @@ HALVES: dict[str, tuple[str, Changes]] = {
 """The networks with only part of the recipe `MENDED`, as changes to SAN with that recipe."""
 
 
-def _mode_variant(mode: Mode, title: str) -> Variant:
+def _mode_variant(mode: Mode, title: str) -> core.Variant:
     changes = {"model.gates.select_layers": (1,), "model.gates.estimator": ESTIMATORS[mode]}
-    return Variant(f"ssan_{mode}", f"SSAN, {title}", changes)
+    return core.Variant(f"ssan_{mode}", f"SSAN, {title}", changes)
 
 
 def _variants_by_layer(
     named: Callable[[str], str], how: str, changes: Changes
-) -> Iterator[Variant]:
+) -> Iterator[core.Variant]:
     """Yields a network with a selector for each layer, trained by a recipe. `named` maps the
     name of the network to its name with the recipe, and `how` ends the title."""
     for n, name in LAYERS.items():
-        yield Variant(
+        yield core.Variant(
             named(name), f"SSAN, layer {n}{how}", {"model.gates.select_layers": (n,), **changes}
         )
 
 
-VARIANTS = by_name(
-    Variant(BASE, "SAN", {"model.gates.select_layers": (0,)}),
+VARIANTS = core.variants(
+    core.Variant(BASE, "SAN", {"model.gates.select_layers": (0,)}),
     *_variants_by_layer(str, "", {}),
     _mode_variant("soft", "soft samples"),
     _mode_variant("expect", "probabilities"),
     _mode_variant("reinforce", "REINFORCE"),
-    Variant("ssan_shared", "SSAN, one selection for all heads", {"model.share_heads": True}),
+    core.Variant("ssan_shared", "SSAN, one selection for all heads", {"model.share_heads": True}),
     *(
-        Variant(name, f"SSAN, temperature {tau}", {"model.gates.temperature": float(tau)})
+        core.Variant(name, f"SSAN, temperature {tau}", {"model.gates.temperature": float(tau)})
         for name, tau in TEMPERATURES.items()
         if name != FULL
     ),
     *(
-        Variant(name, f"SSAN, density {share}", {"model.gates.density": float(share)})
+        core.Variant(name, f"SSAN, density {share}", {"model.gates.density": float(share)})
         for name, share in DENSITIES.items()
         if name not in (BASE, FULL)
     ),
-    Variant(local_name(BASE), "SAN, local heads", {"model.gates.select_layers": (0,), **MENDED}),
+    core.Variant(
+        local_name(BASE), "SAN, local heads", {"model.gates.select_layers": (0,), **MENDED}
+    ),
     *_variants_by_layer(local_name, ", local heads", MENDED),
     *(
-        Variant(name, title, {"model.gates.select_layers": (0,), **MENDED, **back})
+        core.Variant(name, title, {"model.gates.select_layers": (0,), **MENDED, **back})
         for name, (title, back) in HALVES.items()
     ),
     *_variants_by_layer(bounded_name, ", bounded", BOUNDED),
-    Variant(
+    core.Variant(
         fixed_name(FULL),
         "SSAN, layer 1, fixed selector",
         {"model.gates.select_layers": (1,), **FIXED},
@@ -167,7 +140,7 @@ OF_ATTENTION = ("table6", "table7", *analyses.FIGURES)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SSANOptions(TableOptions):
+class SSANOptions(core.TableOptions):
     """Options of the tables of this paper."""
 
     layers: tuple[int, ...] = reported.LAYERS
@@ -241,7 +214,7 @@ TESTS = (
 STEPS = columns.parameters("steps", "steps")
 
 
-def last_loss(row: TableRow) -> str:
+def last_loss(row: core.TableRow) -> str:
     """Returns the mean of the last finite training losses of all runs, collapsed runs included."""
     curves = [record.get("train_curve", ()) for record in row.records]
     # A loss that was not finite is stored as null, since JSON has no NaN.
@@ -268,17 +241,11 @@ def pair_with_learning_san(data: str, variant: str) -> tuple[str, str] | None:
     return pair_with_san(data, variant, learning_name(data, BASE))
 
 
-def linear_accuracy(store: Store, data: str) -> float | None:
-    """Returns the accuracy of the linear classifier of neighbours, in percent; None without it."""
-    path = analyses.file_of(store, "neighbours", data)
-    return 100 * read_json(path, "test")["test"] if path.exists() else None
-
-
-def sentences(store: Store, rows: Sequence[TableRow], pair: Pair = pair_with_san) -> Iterator[str]:
-    """Yields a paragraph for each data set: comparisons with the standard network, and the data. A
-    line for each network compares it with the standard network; lines with the accuracy of the
-    linear classifier of neighbours and with the differences from the paper's data follow. `pair`
-    maps data set and network to the two networks of the comparison."""
+def sentences(
+    store: Store, rows: Sequence[core.TableRow], pair: Pair = pair_with_san
+) -> Iterator[str]:
+    """Yields a paragraph for each data set: a comparison of each network by `pair`, the accuracy of
+    the linear classifier of neighbours, and the differences from the paper's data."""
     for name, label in {row.data: row.label for row in rows}.items():
         data_rows = [row for row in rows if row.data == name and row.records]
         lines = [
@@ -286,7 +253,7 @@ def sentences(store: Store, rows: Sequence[TableRow], pair: Pair = pair_with_san
             for row in data_rows
             if (names := pair(name, row.variant)) is not None
         ]
-        if (reached := linear_accuracy(store, name)) is not None:
+        if (reached := analyses.linear_accuracy(store, name)) is not None:
             lines.append(
                 f"- {label}: a linear classifier of pairs of neighbouring words is right on "
                 f"{reached:.2f} % of the test sentences (`tables neighbours`)."
@@ -298,10 +265,10 @@ def sentences(store: Store, rows: Sequence[TableRow], pair: Pair = pair_with_san
         yield "\n".join(lines)
 
 
-def show(job: Job) -> None:
+def show(job: core.Job) -> None:
     """Prints the table, and a line for each data set that it leaves out."""
     table = job.table
-    assert isinstance(table, Table)
+    assert isinstance(table, core.Table)
     say(table.text(job.paper, job.store))
     if table.body is None:
         # A data set without rows would otherwise vanish without a word after hours of training.
@@ -312,14 +279,16 @@ def show(job: Job) -> None:
 
 
 def against_san(
-    *ahead: Column, after_tests: Sequence[Column] = (), pair: Pair = pair_with_san, **fields: Any
-) -> Table:
-    """Returns a table that tests each network against the standard network. The columns `ahead`
-    stand before the tests. `pair` maps data set and network to the two networks of the
-    comparison."""
+    *ahead: core.Column,
+    after_tests: Sequence[core.Column] = (),
+    pair: Pair = pair_with_san,
+    **fields: Any,
+) -> core.Table:
+    """Returns a table that tests each network against the standard network, or by `pair`. The
+    columns `ahead` stand before the tests."""
     headings = ("minus SAN", "95 % interval", "p", "McNemar p (each seed)")
     tests = columns.paired_tests(headings, seeds=False)
-    return Table(
+    return core.Table(
         # Several test examples may be moves of a single sentence, so that they are dependent.
         groups=sentence_of_each,
         columns=(*ahead, *tests, *after_tests, STEPS),
@@ -330,12 +299,12 @@ def against_san(
     )
 
 
-def choose_by_layers(job: Job, _: str) -> list[str]:
+def choose_by_layers(job: core.Job, _: str) -> list[str]:
     """Returns the standard network and the networks of --layers."""
     return [BASE, *(name for layer, name in LAYERS.items() if layer in job.options.layers)]
 
 
-def choose_local_by_layers(job: Job, data: str) -> list[str]:
+def choose_local_by_layers(job: core.Job, data: str) -> list[str]:
     """Returns the networks of `choose_by_layers` by the recipe that learns BShift."""
     return [*map(local_name, choose_by_layers(job, data))]
 
@@ -345,7 +314,7 @@ TABLE2 = against_san(
     columns.paper_number(
         "{theirs} (%)", dict(zip(map(local_name, NETWORKS), reported.BSHIFT, strict=True)), ".2f"
     ),
-    percent("{other}validation (%)", "validation.accuracy"),
+    columns.percent("{other}validation (%)", "validation.accuracy"),
     *columns.with_last("test (%)", 2, times=100),
     pair=pair_with_learning_san,
     title="Table 2: BShift, selector in one layer",
@@ -368,9 +337,8 @@ CITED_ON = "wrd_cited"
 
 
 def bounded_layers(data: str, layers: Iterable[int] = reported.LAYERS) -> list[str]:
-    """Returns the networks of the table with bounded gradients for a data set. These are the
-    standard network and a selector with a bounded gradient in each of the layers, all by the recipe
-    that learns the data set."""
+    """Returns the standard network and a selector with a bounded gradient in each of the layers,
+    all by the recipe that learns the data set."""
     networks = (learning_name(data, LAYERS[layer]) for layer in layers)
     return [learning_name(data, BASE), *map(bounded_name, networks)]
 
@@ -411,12 +379,12 @@ def pair_of_recipes(_: str, variant: str) -> tuple[str, str] | None:
     return (variant, BASE + end) if variant in (FULL, f"{FULL}_linear") else None
 
 
-RECIPE = Table(
+RECIPE = core.Table(
     columns=(
         columns.data(),
         columns.variant("network"),
         *columns.ACCURACY,
-        Column("training loss at the end (nats)", last_loss),
+        core.Column("training loss at the end (nats)", last_loss),
         columns.first("warm-up", "config.train.optimizer.warmup_steps", ","),
         STEPS,
     ),
@@ -439,7 +407,7 @@ REORDERED = ("wrd", "wrd_small", "wrd_published", "wrd_files")
 SHOWN = ("wrd_small", "wrd_published")
 """The data sets that table 3 shows without records."""
 POSITIONS = (
-    *(percent(f"{name} (%)", f"test.{name}") for name in ("insert", "original")),
+    *(columns.percent(f"{name} (%)", f"test.{name}") for name in ("insert", "original")),
     *columns.with_last("both (%)", 2, times=100),
 )
 """The accuracies of the positions of word reordering detection."""
@@ -468,9 +436,9 @@ TABLE3 = against_san(
 )
 
 
-def of_selector(heading: str, path: str) -> Column:
+def of_selector(heading: str, path: str) -> core.Column:
     """Returns a column with a share in percent; the standard network has a dash."""
-    return metric(heading, path, 2, times=100, where=lambda row: row.variant != BASE)
+    return columns.metric(heading, path, 2, times=100, where=lambda row: row.variant != BASE)
 
 
 CITED = against_san(
@@ -493,17 +461,17 @@ CITED = against_san(
 )
 
 
-def cited_tables(store: Store) -> Iterator[Table]:
+def cited_tables(store: Store) -> Iterator[core.Table]:
     """Yields the table of networks that are trained as the cited program trains, if any is."""
     if any(store.all(CITED_ON, name) for name in CITED.variants):
         yield CITED
 
 
-def selectors(titles: Mapping[str, str], heading: str, data: str, **fields: Any) -> Table:
+def selectors(titles: Mapping[str, str], heading: str, data: str, **fields: Any) -> core.Table:
     """Returns a table of selectors on a data set, and on any data set where a selector learned."""
     return against_san(
         columns.data(),
-        Column(heading, lambda row: titles[row.variant], "both"),
+        core.Column(heading, lambda row: titles[row.variant], "both"),
         *columns.ACCURACY,
         after_tests=(
             of_selector("selected in layer 1 (%)", "test.selected_1"),
@@ -516,7 +484,7 @@ def selectors(titles: Mapping[str, str], heading: str, data: str, **fields: Any)
     )
 
 
-def choose_by_modes(job: Job, _: str) -> list[str]:
+def choose_by_modes(job: core.Job, _: str) -> list[str]:
     """Returns the standard network and the networks of --modes."""
     networks = {FULL if mode == "st" else f"ssan_{mode}" for mode in job.options.modes}
     return [name for name in MODES if name == BASE or name in networks]
@@ -571,8 +539,7 @@ Score = str | Callable[[Record], float | None]
 
 def mean(records: Records, score: Score, times: float = 100) -> str:
     """Formats the mean and deviation of a score over the seeds."""
-    row = TableRow(data="", label="", variant="", title="", records=records)
-    return metric("", score, 2, times=times).text(row)
+    return format_average(records, columns.scaled_value(score, times), 2)
 
 
 TASKS: dict[str, tuple[str, str, float]] = {
@@ -596,7 +563,7 @@ class TaskRow:
     data: str
     variant: str
     pair: tuple[Records, Records]
-    shift: Difference | None
+    shift: Comparison | None
 
 
 def task_rows(store: Store) -> list[TaskRow]:
@@ -629,8 +596,8 @@ def four_tasks(store: Store) -> str:
         records = [*row.pair[0], *row.pair[1]]
         theirs = [number(value) for value in QUOTED[row.variant].get(row.data, (None, None))]
         ours = [mean(runs, path, times) for runs in row.pair]
-        ours += [at_last_step(runs) if of == "accuracy" else "-" for runs in row.pair]
-        ours += ["-"] * 3 if row.shift is None else row.shift.cells()
+        ours += [columns.at_last_step(runs) if of == "accuracy" else "-" for runs in row.pair]
+        ours += ["-"] * 3 if row.shift is None else row.shift.cells(seeds=False)[:3]
         title = label + ", selector trained by reward" * (row.variant == REWARDED)
         lines += [[line[0], of, *line[1:]] for line in beside(title, theirs, ours, records)]
         if row.variant != FULL or not records:
@@ -663,13 +630,13 @@ def task_cases(claim: str, store: Store) -> Iterator[Case]:
         yield Case(
             claim=claim,
             label=label,
-            seeds=len(shift.by_seed),
-            difference=shift.mean,
-            test=shift.test,
-            last=shift.last,
+            seeds=len(shift.seeds),
+            difference=100 * shift.difference,
+            test=scaled(shift.test, 100),
+            last=scaled(shift.last, 100),
             paper=paper,
             unit=unit,
-            is_lost=shift.why_not == COLLAPSED,
+            is_lost=bool(shift.lost),
             remarks=(*size_of, *marks_of(row.pair[0])),
         )
 
@@ -688,10 +655,10 @@ def probe_pair(data: str) -> tuple[float, float]:
 def floor(store: Store, data: str) -> tuple[float, float | None]:
     """Returns the floor of a probe: half of the paper's accuracy without a selector, and the
     accuracy of a linear classifier of pairs of neighbouring words, if that was run."""
-    return probe_pair(data)[0] / 2, linear_accuracy(store, data)
+    return probe_pair(data)[0] / 2, analyses.linear_accuracy(store, data)
 
 
-def probe_claim(where: str, table: Section, network: str = FULL, mark: str = "") -> Claim:
+def probe_claim(where: str, table: core.Section, network: str = FULL, mark: str = "") -> core.Claim:
     """Returns the claim that a selector in layer 1 helps with a probe. `mark` is a difference
     between the paper's size and ours."""
 
@@ -699,7 +666,7 @@ def probe_claim(where: str, table: Section, network: str = FULL, mark: str = "")
         san, ssan = probe_pair(data)
         return ssan - san
 
-    return Claim(
+    return core.Claim(
         says=f"SSAN is better than SAN at {where}",
         table=table,
         rows=(network,),
@@ -709,7 +676,7 @@ def probe_claim(where: str, table: Section, network: str = FULL, mark: str = "")
     )
 
 
-TABLE1 = Table(
+TABLE1 = core.Table(
     title="Table 1: four tasks",
     note="Accuracy and F1 in percent, BLEU by sacrebleu (detokenised; the paper's is tokenised). "
     f"{TEST} For roles and translation the variance over examples is that of a paired bootstrap.",
@@ -723,9 +690,9 @@ Part = tuple[Sequence[str], Sequence[float | None], Sequence[Score]]
 """A row of tables 4 and 5: first cells, the paper's numbers, and the scores of the records."""
 
 
-def probe(name: str) -> Table:
+def probe(name: str) -> core.Table:
     """Returns the comparison of a probe without and with a selector."""
-    return Table(list_rows=lambda store: [(name, BASE), (name, FULL)], pair=pair_with_san)
+    return core.Table(list_rows=lambda store: [(name, BASE), (name, FULL)], pair=pair_with_san)
 
 
 def f1_table(
@@ -735,7 +702,7 @@ def f1_table(
     average: tuple[float, float],
     merged: Sequence[str] = (),
     **fields: Any,
-) -> Table:
+) -> core.Table:
     """Returns a table of F1 for parts of a probe, without and with a selector. `average` has the
     paper's averages by support (SAN, SSAN), and `parts` maps the records to the rows."""
     grid = probe(name)
@@ -764,7 +731,7 @@ def f1_table(
         note = test_note(row.comparison for row in rows)
         return paragraphs(table, *sentences(store, rows), note)
 
-    return Table(data=(name,), variants=(BASE, FULL), body=body, after=show, **fields)
+    return core.Table(data=(name,), variants=(BASE, FULL), body=body, after=show, **fields)
 
 
 def depths(records: Records) -> Iterator[Part]:
@@ -816,7 +783,7 @@ TABLE5 = f1_table(
 
 # The attention of finished runs ------------------------------------------------------------------
 
-TABLE6 = Table(
+TABLE6 = core.Table(
     title="Table 6: brackets of trees from attention",
     note="The brackets have no labels. Punctuation is left out, the whole sentence is counted, "
     "and single words are not. The attention is the mean over heads. The mass inside a span is "
@@ -826,7 +793,7 @@ TABLE6 = Table(
     body=analyses.table6,
     after=for_each_data_set(analyses.brackets, show),
 )
-TABLE7 = Table(
+TABLE7 = core.Table(
     title="Table 7: attention by part of speech",
     note="The share of all attention that keys of a class receive, as the mean over heads.",
     about="of finished runs, attention by part of speech",
@@ -835,7 +802,7 @@ TABLE7 = Table(
     after=for_each_data_set(analyses.tag_shares, show),
 )
 TABLES = (TABLE1, TABLE2, TABLE3, TABLE4, TABLE5, TABLE6, TABLE7)
-FIGURES = Table(
+FIGURES = core.Table(
     title="Figures 2 to 6, and curves",
     note="The attention is the mean over the heads of the first encoder layer.",
     body=analyses.figures,
@@ -865,9 +832,8 @@ def selection_table(store: Store) -> str:
 
 
 def rates(record: Record) -> Iterator[list[str]]:
-    """Yields a row for each selective layer of a run. The cells are the layer, its selection rate,
-    the rate of each head, the share of empty queries, and the selection rate at the start of
-    training."""
+    """Yields the cells of each selective layer of a run, those of `selection_table` from the
+    layer."""
     for layer, heads in record.get("selected_heads", {}).items():
         start = (record.get("selection_curve", {}).get(layer) or [[0, float("nan")]])[0]
         yield [
@@ -879,7 +845,7 @@ def rates(record: Record) -> Iterator[list[str]]:
         ]
 
 
-RATES = Table(
+RATES = core.Table(
     title="What is selected",
     note="The share is that of the pairs of real tokens of the test sentences, and all "
     "sentences count equally.",
@@ -903,8 +869,8 @@ RUNS = columns.runs(
     columns.RATE,
     STEPS,
     columns.each_value("best steps", "best_step", ","),
-    columns.seconds(),
-    columns.milliseconds(),
+    columns.SECONDS,
+    columns.MILLISECONDS,
     columns.first("parameters", lambda record: record.get("parameters_without_embeddings", 0), ","),
 )
 
@@ -920,7 +886,7 @@ def report(console: Console, records: Records, workdir: Path) -> None:
         f"{record['system'].upper()}{where} on {record['data']}, trained on "
         f"{record['train_n']:,} examples (test: {record['test_n']:,})"
     )
-    print_metrics(console, record, title, tuple(record["test"]))
+    columns.print_metrics(console, record, title, tuple(record["test"]))
     for part in ("validation", "test"):
         if f"{part}_bleu" in record:
             console.print(f"{part} BLEU {record[f'{part}_bleu']:.2f}")
@@ -931,8 +897,10 @@ def report(console: Console, records: Records, workdir: Path) -> None:
             scores = record[f"test_roles_{way}"]
             texts = ", ".join(f"{name} {100 * value:.2f}" for name, value in scores.items())
             console.print(f"test arguments, {way}: {texts}")
-    print_parameters(console, record, f", {record['parameters_of_selectors']:,} of selectors")
-    print_time(console, record, workdir)
+    columns.print_parameters(
+        console, record, f", {record['parameters_of_selectors']:,} of selectors"
+    )
+    columns.print_time(console, record, workdir)
 
 
 def without_numbers(store: Store) -> str:
@@ -951,7 +919,7 @@ def without_numbers(store: Store) -> str:
     return text + f" On other sentences the accuracy in % is {'; '.join(parts)}." * bool(parts)
 
 
-PAPER = Paper(
+PAPER = core.Paper(
     start=START,
     title="SSAN",
     source='Geng et al., "How Does Selective Mechanism Improve Self-Attention Networks?" (2020)',
@@ -960,7 +928,9 @@ PAPER = Paper(
     tables={
         **{f"table{number}": table for number, table in enumerate(TABLES, 1)},
         **{
-            name: Figure(about=about, draw=for_each_data_set(draw), data=(analyses.FIGURES[name],))
+            name: core.Figure(
+                about=about, draw=for_each_data_set(draw), data=(analyses.FIGURES[name],)
+            )
             for name, (about, draw) in DRAWINGS.items()
         },
         "recipe": RECIPE,
@@ -971,12 +941,12 @@ PAPER = Paper(
         "bound": BOUND,
         "cited": CITED,
         "selection_rate": RATES,
-        "curves": Figure(
+        "curves": core.Figure(
             about="of finished runs that learned, validation and selected pairs while training",
             data=("bshift",),
             draw=for_each_data_set(analyses.curves),
         ),
-        "neighbours": Figure(
+        "neighbours": core.Figure(
             about="what a linear classifier of pairs of neighbouring words makes of the probes",
             data=analyses.PROBES,
             draw=for_each_data_set(analyses.linear_reference),
@@ -996,7 +966,7 @@ PAPER = Paper(
         RUNS,
     ),
     claims=(
-        Claim(says="SSAN is better than SAN on tasks (selector in layer 1)", find=task_cases),
+        core.Claim(says="SSAN is better than SAN on tasks (selector in layer 1)", find=task_cases),
         probe_claim("swapped words", RECIPE),
         probe_claim("swapped words, by a recipe that learns them", TABLE2, local_name(FULL)),
         probe_claim("moved words", TABLE3),
@@ -1005,7 +975,7 @@ PAPER = Paper(
             lambda store: map(probe, ("tree_depth", "top_const")),
             mark="the paper's size is of F1",
         ),
-        Claim(
+        core.Claim(
             says="SSAN attends to more distant words and to more content words",
             find=untested("figures 2 and 4 and table 7 have the shares, which have no test"),
         ),

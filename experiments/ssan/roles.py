@@ -1,13 +1,12 @@
 """Scores of semantic roles by the rules of the CoNLL shared tasks."""
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from gatedjax.analysis._chunks import chunks
-from gatedjax.analysis._scores import MatchCounts, MatchScores
+from gatedjax.analysis._scores import MatchCounts
 
 Argument = tuple[str, tuple[tuple[int, int], ...]]
 """A role and its spans (first word, word after the last). An argument that continues after a break
@@ -31,28 +30,11 @@ def arguments(labels: Sequence[str]) -> list[Argument]:
     return [(role, tuple(spans)) for role, spans in roles if role not in ("V", "C-V")]
 
 
-class RoleScores(MatchScores):
-    """Precision, recall and F1 of arguments."""
-
-
-@dataclasses.dataclass(frozen=True)
-class RoleCounts(MatchCounts):
-    """Counts of arguments; the counts of the predicates of a corpus can be added. A matched
-    argument has the role and exactly the words of a gold argument."""
-
-    def value(self) -> RoleScores:
-        """Returns the scores of all arguments pooled (micro)."""
-        return RoleScores(*self._shares())
-
-
-def role_counts(gold: Sequence[str], predicted: Sequence[str]) -> RoleCounts:
-    """Counts the arguments in the gold and the predicted labels of a predicate. Reference: Carreras
-    and Marquez 2005, the scorer of the paper. Libraries for BIO labels differ: they do not join C-,
-    and they score the predicate. Returns the counts of matched, predicted and gold arguments.
-    Raises ValueError if the numbers of labels differ."""
-    if len(gold) != len(predicted):
-        numbers = f"{len(gold)} and {len(predicted)}"
-        raise ValueError(f"gold and predicted must have the same number of labels, got {numbers}")
+def role_counts(gold: Sequence[str], predicted: Sequence[str]) -> MatchCounts:
+    """Counts the arguments in the gold and the predicted labels of a predicate. A matched argument
+    has the role and exactly the words of a gold argument. Reference: Carreras and Marquez 2005, the
+    scorer of the paper. Libraries for BIO labels differ: they do not join C-, and they score the
+    predicate."""
     # An argument is a role with all of its spans. A continuation with a wrong word makes the whole
     # argument wrong, as in the scorer of the shared task.
     theirs, ours = arguments(gold), arguments(predicted)
@@ -62,22 +44,15 @@ def role_counts(gold: Sequence[str], predicted: Sequence[str]) -> RoleCounts:
         if argument in unmatched:
             unmatched.remove(argument)  # A gold argument matches only once.
             matched += 1
-    return RoleCounts(matched, len(ours), len(theirs))
+    return MatchCounts(matched, len(ours), len(theirs))
 
 
 def constrained_labels(scores: ArrayLike, names: Sequence[str]) -> np.ndarray:
     """Finds the best sequence of labels in which I-X only follows B-X or I-X (Viterbi). The scores
     [N, L] are log-probabilities or logits. Of equally good sequences it returns the one with the
-    lowest index at the last word at which they differ. Raises ValueError if no label may stand at
-    the beginning."""
+    lowest index at the last word at which they differ."""
     scores = np.asarray(scores, np.float64)
-    if scores.ndim != 2 or scores.shape[1] != len(names):
-        raise ValueError(f"scores must be [N, {len(names)}], got {scores.shape}")
     inside = np.array([name.startswith("I-") for name in names])
-    if inside.all():
-        raise ValueError(
-            f"names must have 'O' or a 'B-' label, which may begin a sentence, got {list(names)}"
-        )
     role = np.array([name[2:] for name in names])
     # Rows are the label of a word and columns the label of the next word.
     follows = ~inside[None, :] | (role[:, None] == role[None, :])

@@ -17,6 +17,7 @@ from experiments.core.text import (
     common_edges,
     find_embeddings,
     in_batches,
+    load_splits,
     read_embeddings,
     read_texts,
     vocabulary_parts,
@@ -53,14 +54,6 @@ def without_batches(config: Config) -> Any:
     # These options affect only how the encoded examples are grouped.
     names = ("batch_size", "eval_batch_size", "batch_tokens", "eval_batch_tokens", "max_buckets")
     return dataclasses.replace(config, **{n: 1 for n in names if hasattr(config, n)})
-
-
-def load(
-    name: str, config: Config, splits: Sequence[str] = SPLITS, **options: Any
-) -> dict[str, gdata.Source]:
-    """Loads the splits of a data set."""
-    folders = {"data_dir": config.data_dir, "manual_dir": config.manual_dir}
-    return {split: gdata.load(name, split, **folders, **options) for split in splits}
 
 
 def read_words(
@@ -193,11 +186,8 @@ def group_scores(
     label: np.ndarray, predicted: np.ndarray, groups: Mapping[str, Sequence[int]], num_classes: int
 ) -> dict[str, tuple[float, float]]:
     """Computes two F1 scores of each group of classes: of its classes averaged by support, and of
-    the group as a single class. A class outside of all groups stays a class. Raises ValueError if a
-    class is in two groups."""
-    chosen = [member for members in groups.values() for member in members]
-    if len(set(chosen)) < len(chosen):
-        raise ValueError(f"groups must have no common class, got {dict(groups)}")
+    the group as a single class. A class outside of all groups stays a class, and no class is in two
+    groups."""
     scores = analysis.class_scores(label, predicted, num_classes)
     # Numbers below len(groups) stand for groups, so that other classes keep different numbers.
     merged = np.arange(len(groups), len(groups) + num_classes)
@@ -245,11 +235,11 @@ def reorder_splits(config: ReorderingData) -> dict[str, gdata.Source]:
                     base=number * 100_000_000,
                 ),
             )
-            for number, (split, texts) in enumerate(load("multi30k", config).items())
+            for number, (split, texts) in enumerate(load_splits("multi30k", config).items())
         }
     if config.text == "files":
-        return load("word_reordering", config)
-    validation, test = load("word_reordering", config, SPLITS[1:]).values()
+        return load_splits("word_reordering", config)
+    validation, test = load_splits("word_reordering", config, SPLITS[1:]).values()
     size = int(TRAINED_SHARE * len(validation))
     # The words are put back first, because `word_reordering` moves a word of a sentence in its
     # original order.

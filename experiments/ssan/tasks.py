@@ -11,18 +11,18 @@ import numpy as np
 from experiments.core.experiment import Experiment
 from experiments.core.kinds import Json, Params, Record
 from experiments.core.origins import join_remarks
-from experiments.core.text import SPLITS, Texts, vocabulary_parts
+from experiments.core.text import SPLITS, Texts, load_splits, vocabulary_parts
 from experiments.ssan import reported
 from experiments.ssan.config import NLIConfig, NLIData, SRLConfig, SRLData
-from experiments.ssan.roles import RoleCounts, constrained_labels, role_counts
+from experiments.ssan.roles import constrained_labels, role_counts
 from experiments.ssan.sentences import (
     Split,
-    load,
     read_words,
     sequence_batches,
     without_batches,
 )
 from gatedjax import data as gdata
+from gatedjax.analysis._scores import MatchCounts
 from gatedjax.data.batches._sequences import real_rows
 from gatedjax.models import SSANNLI, SSANNLITask, SSANTagger, SSANTaggingTask
 
@@ -44,7 +44,7 @@ def _sentences(source: gdata.Source) -> tuple[gdata.Source, gdata.Source]:
 def _pairs(config: NLIData, dim: int) -> Texts[Split]:
     """Reads and encodes pairs of sentences."""
     sources, words = read_words(
-        functools.partial(load, config.name, config), config, dim, texts=_sentences
+        functools.partial(load_splits, config.name, config), config, dim, texts=_sentences
     )
 
     def ids(example: Any, name: str) -> np.ndarray:
@@ -122,7 +122,7 @@ Predicates = tuple[Texts[Split], tuple[str, ...]]
 
 @functools.lru_cache(maxsize=1)
 def _predicates(config: SRLData, dim: int) -> Predicates:
-    sources, words = read_words(functools.partial(load, "conll_srl", config), config, dim)
+    sources, words = read_words(functools.partial(load_splits, "conll_srl", config), config, dim)
     names = label_names(sources["train"])
     splits = {}
     for split, source in sources.items():
@@ -190,7 +190,7 @@ def arguments(
     "role_counts", the counts (matched, predicted, gold) of each predicate in the order of the file,
     for paired tests."""
     by_id = {example["example_id"]: example for example in source}
-    counts: dict[str, dict[int, RoleCounts]] = {"greedy": {}, "constrained": {}}
+    counts: dict[str, dict[int, MatchCounts]] = {"greedy": {}, "constrained": {}}
     for batch in batches:
         logits = np.asarray(apply(batch))
         for row, number in real_rows(batch):
@@ -206,7 +206,7 @@ def arguments(
     record: Record = {}
     for way, by_example in counts.items():
         if by_example:
-            total = sum(by_example.values(), RoleCounts()).value()._asdict()
+            total = sum(by_example.values(), MatchCounts()).value()._asdict()
             record[f"{split}_roles_{way}"] = {k: round(v, 6) for k, v in total.items()}
     if split == "test":
         record["role_counts"] = [

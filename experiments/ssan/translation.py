@@ -13,8 +13,9 @@ from experiments.core.cli import RUN_OPTIONS
 from experiments.core.experiment import Experiment, best
 from experiments.core.kinds import Batch, Json, Record
 from experiments.core.origins import join_remarks
+from experiments.core.text import load_splits
 from experiments.ssan.config import TranslationConfig, TranslationData
-from experiments.ssan.sentences import Split, load, sequence_batches, without_batches
+from experiments.ssan.sentences import Split, sequence_batches, without_batches
 from gatedjax import data as gdata
 from gatedjax import models
 from gatedjax.analysis._bleu import corpus_bleu
@@ -37,7 +38,7 @@ LENGTHS = {"lengths": "tokens", "target_lengths": "targets"}
 def _corpus(config: TranslationData) -> tuple[dict[str, Split], gdata.BytePairs]:
     """Reads a parallel corpus and encodes it as byte pairs, with the stop token after each text."""
     options = {"source": config.source} if config.source else {}
-    sources = load(config.name, config, **options)
+    sources = load_splits(config.name, config, **options)
     if config.bpe is not None:
         bpe = gdata.BytePairs.load(config.bpe)
     else:
@@ -132,8 +133,7 @@ def start_from(
     model: models.SSANTranslator, other: Path, bpe: gdata.BytePairs
 ) -> tuple[BegunTask, Json]:
     """Returns the task that starts with the parameters of another run, and a record of the run and
-    of the parameters that were not loaded from it. Raises ValueError if that run
-    has another vocabulary."""
+    of the parameters that were not loaded. Raises ValueError if that run has another vocabulary."""
     if open_folder(other, "translation", BYTE_PAIRS).config["vocabulary"] != bpe.digest():
         raise ValueError(
             f"init_from must be a run with the vocabulary of data.bpe, got {other} with another"

@@ -34,7 +34,7 @@ class BracketCounts(MatchCounts):
 
     def value(self) -> BracketScores:
         """Returns the scores of the corpus, with the counts of all sentences pooled (micro)."""
-        return BracketScores(*self._shares())
+        return BracketScores(*super().value())
 
 
 def bracket_counts(

@@ -124,7 +124,7 @@ def faithfulness(
         )
     # Imported here because both import JAX.
     from gatedjax._utils.tracing import check_key
-    from gatedjax.analysis import _deletion, _passes
+    from gatedjax.analysis import _passes
 
     if key is not None:
         check_key(key=key)
@@ -145,7 +145,7 @@ def faithfulness(
             raise ValueError(f"{name} must be a number at each word, got nan")
         return array
 
-    runner = _deletion.Runner(_passes.StaticNetwork(model), params, rows, deletion, unk)
+    runner = _passes.Runner(_passes.StaticNetwork(model), params, rows, deletion, unk)
     first = runner.predict(tokens, lengths)
     gated = "gates" in first and hasattr(model, "with_gates")
     source: Source = "gates" if gated or scores is not None else "attention"
@@ -266,11 +266,11 @@ def rationale_scores(
       ValueError: for a malformed batch, or if source is "gates" or "attention" and the network has
         no gates or no attention for each word.
     """
-    # Imported here because both import JAX.
-    from gatedjax.analysis import _deletion, _passes
+    # Imported here because it imports JAX.
+    from gatedjax.analysis import _passes
 
     check_choice(Source, source=source)
     tokens, lengths, real = texts_of(batch)
-    runner = _deletion.Runner(_passes.StaticNetwork(model), params, rows, "remove", 1)
+    runner = _passes.Runner(_passes.StaticNetwork(model), params, rows, "remove", 1)
     scores = runner.compute_scores(source, tokens, lengths, runner.predict(tokens, lengths))
     return np.where(real, scores, 0)

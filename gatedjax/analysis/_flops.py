@@ -88,9 +88,6 @@ def attention_flops(
 
 def bilstm_flops(length: int, input_dim: int, hidden: int) -> int:
     """Counts the operations of a bidirectional LSTM: 2 directions * length * 8H (E + H + 1)."""
-    length = _check_integer("length", length, 0)
-    input_dim = _check_integer("input_dim", input_dim, 1)
-    hidden = _check_integer("hidden", hidden, 1)
     return 2 * length * 8 * hidden * (input_dim + hidden + 1)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gatedjax.analysis._checks import check_lengths, check_numbers
+from gatedjax.analysis._scores import MatchCounts
 
 
 class Density(NamedTuple):
@@ -118,14 +119,8 @@ def gate_truth(gates: ArrayLike, truth: ArrayLike, lengths: ArrayLike) -> TruthS
     size = int(lengths.max(initial=0))
     is_open = ((gates > 0) & real)[:, :size]
     is_true = ((truth > 0) & true_real)[:, :size]
-    hits = int(np.sum(is_open & is_true))
-    num_open, support = int(is_open.sum()), int(is_true.sum())
-    return TruthScores(
-        precision=hits / num_open if num_open else 0.0,
-        recall=hits / support if support else 0.0,
-        f1=2 * hits / (num_open + support) if hits else 0.0,
-        support=support,
-    )
+    hits, support = int(np.sum(is_open & is_true)), int(is_true.sum())
+    return TruthScores(*MatchCounts(hits, int(is_open.sum()), support).value(), support)
 
 
 def _check_rows(

@@ -121,7 +121,7 @@ def mask_top(
     scores: ArrayLike,
     share: float,
     *,
-    already: ArrayLike | None = None,
+    already: np.ndarray | None = None,
     mask_id: int = 1,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Masks the words with the highest scores until floor(share n) of the n words of each text are
@@ -130,13 +130,7 @@ def mask_top(
     """
     words, sizes, real = texts_of({"tokens": tokens, "lengths": lengths})
     ranked = check_scores("scores", scores, words.shape)
-    masked = np.zeros(words.shape, bool) if already is None else np.asarray(already)
-    check_scores("already", masked, words.shape)
-    if masked.dtype != bool:
-        raise TypeError(f"already must be bool, got dtype {masked.dtype}")
-    if not 0 <= share <= 1:
-        raise ValueError(f"share must be in [0, 1], got {share}")
-    masked = masked & real
+    masked = np.zeros(words.shape, bool) if already is None else already & real
     if np.isnan(ranked[real & ~masked]).any():
         raise ValueError("scores must be a number at each word, got nan")
     # `lexsort` sorts by the last key first: words before padding, then masked words, then scores.

@@ -106,8 +106,9 @@ class MatchCounts:
             self.matched + other.matched, self.predicted + other.predicted, self.gold + other.gold
         )
 
-    def _shares(self) -> tuple[float, float, float]:
+    def value(self) -> MatchScores:
+        """Returns the scores of all items pooled (micro)."""
         precision = self.matched / self.predicted if self.predicted else 0.0
         recall = self.matched / self.gold if self.gold else 0.0
         both = self.predicted + self.gold
-        return precision, recall, 2 * self.matched / both if both else 0.0
+        return MatchScores(precision, recall, 2 * self.matched / both if both else 0.0)

@@ -7,7 +7,6 @@ import pytest
 
 from gatedjax import analysis
 from gatedjax.analysis import phrases, trees
-from gatedjax.analysis._flops import bilstm_flops
 from gatedjax.analysis._phrase_statistics import LayerHistogram
 from gatedjax.analysis._roar import mask_top
 from tests.refusals import each_row, refused
@@ -76,7 +75,10 @@ TABLE = {
         (lambda: analysis.attention_flops(1, 5, score="dot"), "score|'dot'"),
     ],
     "flops": [
-        (lambda: bilstm_flops(1, 0, 5), "input_dim|0"),
+        (
+            lambda: analysis.auxiliary_flops("lstm", tokens=1, input_dim=0, hidden=5),
+            "input_dim|0",
+        ),
         (lambda: analysis.flops_report([1.0], [1], 5), "float64"),
         (lambda: analysis.flops_report([1], [[1]], 5), "(1, 1)"),
         (lambda: analysis.flops_report([-1], [0], 5), "-1"),
@@ -206,11 +208,7 @@ TABLE = {
         (roar(texts={}), "texts|{}"),
         (roar(fit=lambda share, copies: []), "fit|1"),
         (roar(importance=lambda network, part: np.zeros(3)), "scores|(2, 4)|(3,)"),
-        (masked(share=1.01), "share|[0, 1]|1.01"),
-        (masked(share=NAN), "share|[0, 1]|nan"),
         (masked(scores=np.full((2, 4), NAN)), "scores|nan"),
-        (masked(already=np.zeros((2, 3), bool)), "already|(2, 4)|(2, 3)"),
-        (masked(already=np.zeros((2, 4))), "already|bool|float64", TypeError),
         (masked(lengths=np.full(2, 9)), "lengths|[0, 4]|9"),
         (racu((0,), (1,), (1,)), "shares|[0.0]"),
         (racu((0, 1), (1, 1, 1), (1, 1)), "measure"),

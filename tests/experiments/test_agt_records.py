@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.agt import figures, layer_tables, layers, reported
+from experiments.agt import figures, layers, reported
 from experiments.agt.paper import PAPER
 from experiments.core.command import options_of
 from experiments.core.paper import Job
@@ -46,11 +46,6 @@ def test_lists_show_the_seed_that_is_best_in_validation(tmp_path):
     ]
     save(PAPER.store(tmp_path), "sst1", "agt", records)
     assert "SST-1, seed 1 (best in validation)" in rendered(PAPER.store(tmp_path))
-
-
-def test_words_of_a_layer_that_is_not_there_are_refused():
-    with pytest.raises(ValueError, match=r"layer must be in \[1, 9\], got 10"):
-        layer_tables.words_of(LAYERS["examples"][0], 10, 0.5)
 
 
 @pytest.mark.parametrize("what", ["figure2", "figure3", "figure4", "optimizers"])

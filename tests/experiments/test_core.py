@@ -11,9 +11,9 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.core import clock, columns, command, text
+from experiments.core import columns, command, text
 from experiments.core.config import value_at, with_changes
-from experiments.core.experiment import Run, lanes_that_fit, last
+from experiments.core.experiment import Clock, Run, lanes_that_fit, last
 from experiments.core.paper import Job, TableOptions, TableRow, Variant
 from experiments.core.records import read_json, write_json
 from gatedjax import data as gdata
@@ -371,7 +371,9 @@ def test_the_seconds_of_a_run_are_those_of_all_its_sessions(seeds, tmp_path, mon
         return take(self, step)
 
     monkeypatch.setattr(Data, "__getitem__", taken)
-    monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(
+        "experiments.core.experiment.time", SimpleNamespace(perf_counter=lambda: now[0])
+    )
     config = with_changes(Config(), {"workdir": str(tmp_path), "train.seeds": seeds})
     first = command.runs_of(PAPER, config)[0].record
     assert first["stopped"] == "signal"
@@ -381,7 +383,7 @@ def test_the_seconds_of_a_run_are_those_of_all_its_sessions(seeds, tmp_path, mon
     assert second["seconds"] * seeds == now[0] > first["seconds"] * seeds + 20
     # where the checkpoints are gone a new run begins
     shutil.rmtree(tmp_path / "checkpoints")
-    assert clock.Clock(tmp_path).seconds == 0
+    assert Clock(tmp_path).seconds == 0
 
 
 def test_a_process_that_is_not_the_first_needs_no_file_of_the_first(tmp_path, monkeypatch):
@@ -408,7 +410,7 @@ def test_a_run_that_continued_on_another_machine_names_the_machine_of_its_start(
     }
     row = TableRow(data="toy", label="toy", variant="a", title="a", records=[record])
     begun = f"begun on NVIDIA H200, jax {jax.__version__}; then cpu x"
-    assert columns.hardware().text(row).startswith(begun)
+    assert columns.hardware(row).startswith(begun)
 
 
 # commands ---------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from experiments.benchmarks import _recurrence_peers as peers
 from experiments.benchmarks import recurrence
 from experiments.benchmarks import recurrence as report
 from experiments.benchmarks._harness import marks, no_compilation_cache
-from experiments.benchmarks._products import linear_recurrence
+from experiments.benchmarks._recurrence_peers import linear_recurrence
 from gatedjax.functional import GRUWeights
 
 B, T, H = 2, 3, 4
@@ -227,7 +227,7 @@ def test_docs_get_ratios_between_the_markers_and_keep_the_rest(page, tmp_path):
 
 def test_the_later_file_counts_and_a_case_of_its_own_gets_a_row(page):
     old, new = (figures("gru", {"gatedjax": row(ms)}, hidden=7, devices=2) for ms in (10.0, 20.0))
-    report.write_docs(page, [old, new], ("1,2,3",))
+    report.replace_section(page, report.COMMAND, report.docs_section([old, new], ("1,2,3",)))
     (line,) = lines_of(page, "| (128, 28, 7) | GRU |")
     assert line.startswith("| (128, 28, 7) | GRU | 20.0 / 20.0 | not run")
 
@@ -236,5 +236,5 @@ def test_a_page_without_markers_is_refused_and_left_alone(tmp_path):
     path = tmp_path / "page.md"
     path.write_text("prose", encoding="utf-8")
     with pytest.raises(ValueError, match="must have the lines"):
-        report.write_docs(path, [figures("gru", {})], ())
+        report.replace_section(path, report.COMMAND, "tables")
     assert path.read_text() == "prose"

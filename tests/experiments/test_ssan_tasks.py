@@ -281,18 +281,18 @@ def test_paired_tests_see_a_difference_and_none_where_there_is_none(np_rng):
         return [{"seed": seed, "role_counts": rows} for seed in (0, 1, 2)]
 
     found = bleu.difference(made(bad), made(good), "F1")
-    gap = bleu.f1_of(np.sum(good, 0)) - bleu.f1_of(np.sum(bad, 0))
+    gap = (bleu.f1_of(np.sum(good, 0)) - bleu.f1_of(np.sum(bad, 0))) / 100
     assert found.by_seed == pytest.approx((gap,) * 3)
     assert 0 < found.test.low < gap < found.test.high
     assert found.test.p_value < 0.02
     assert found.why_not is None
     # seeds without a spread leave the variance over examples, that of the resampled scores
     shifts = bleu.resample(np.array(good), np.array(bad), bleu.f1_of)
-    assert found.test.standard_error == pytest.approx(shifts.std(ddof=1))
+    assert found.test.standard_error == pytest.approx(shifts.std(ddof=1) / 100)
     same = bleu.difference(made(good), made(good), "F1")
-    assert (same.mean, same.test.p_value) == (0.0, 1.0)
+    assert (same.difference, same.test.p_value) == (0.0, 1.0)
     single = bleu.difference(made(bad)[:1], made(good)[:1], "F1")
-    assert single.cells() == [f"{gap:+.2f}", "-", "these runs (n=1)"]
+    assert single.cells(seeds=False)[:3] == [f"{100 * gap:+.2f}", "-", "these runs (n=1)"]
     with pytest.raises(ValueError, match="the same examples"):
         bleu.difference(made(bad[:-1]), made(good), "F1")
 
