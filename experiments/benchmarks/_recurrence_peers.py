@@ -108,7 +108,7 @@ def jax_runs(
 
     def loss(params: Params, xs: jax.Array, lengths: jax.Array) -> jax.Array:
         outputs = apply(params, xs, lengths)
-        # Peers differ in what they return at padding. The loss must not depend on it.
+        # Outputs of peers differ at padding. The loss must not depend on them.
         real = F.length_mask(lengths, xs.shape[1])[..., None]
         return jnp.sum(jnp.where(real, outputs, 0) ** 2)
 

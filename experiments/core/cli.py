@@ -109,7 +109,7 @@ def run(name: str, args: list[str] | None = None, *, others: Mapping[str, str] =
     """Runs `python -m experiments.NAME`: a single run of the paper, or one of its `others`, modules
     by the first word of the command line; returns the exit status."""
     args = sys.argv[1:] if args is None else args
-    # Imports wait here, so that each command, a help or a refused option loads only what it needs.
+    # Imports wait here, because a help or a refused option does not need these modules.
     if args and (module := others.get(args[0])):
         other: int = importlib.import_module(f"experiments.{name}.{module}").main(args[1:])
         return other

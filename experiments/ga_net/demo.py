@@ -29,7 +29,7 @@ from experiments.ga_net.picture import DARK, LIGHT, Row, draw_picture
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax._utils.cpu import prepare_cpu
-from gatedjax._utils.options import Unset
+from gatedjax._utils.options import CpuDevices, Unset
 from gatedjax._utils.terminal import clean, new_console
 
 
@@ -43,7 +43,7 @@ class DemoConfig:
     """Training steps per model (default: the preset's)."""
     seed: int = 0
     """The seed of parameters, data order and gates."""
-    cpu_devices: Unset[int] = None
+    cpu_devices: CpuDevices = None
     """The number of CPU devices that split a batch (default: one per core)."""
 
 

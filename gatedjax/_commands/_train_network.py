@@ -1,4 +1,4 @@
-"""The part of `gatedjax train` for networks, which alone needs JAX."""
+"""The part of `gatedjax train` for networks, the only part that needs JAX."""
 
 import dataclasses
 from pathlib import Path

@@ -168,8 +168,8 @@ class Runner:
         return self._run(force, tokens, lengths, gates.astype(np.float32))
 
     def _run(self, program: Callable[..., Any], *arrays: np.ndarray) -> dict[str, np.ndarray]:
-        given = functools.partial(program, self.network, self.params)
-        return over_rows(given, self.rows, *arrays)
+        function = functools.partial(program, self.network, self.params)
+        return over_rows(function, self.rows, *arrays)
 
     def compute_scores(
         self, source: str, tokens: np.ndarray, lengths: np.ndarray, first: Mapping[str, np.ndarray]

@@ -384,8 +384,8 @@ def make_parallel(
             raise ValueError(f"devices must not be empty, got {devices!r}")
         if kind == "single" and devices is not None:
             device_list = device_list[:1]
-        here = {jax.process_index()}
-        if kind in ("single", "pmap") and {d.process_index for d in device_list} != here:
+        this_process = {jax.process_index()}
+        if kind in ("single", "pmap") and {d.process_index for d in device_list} != this_process:
             raise ValueError(
                 f"kind must be 'sharding' or 'fsdp' for {jax.process_count()} processes, got "
                 f"{kind!r}"

@@ -1,6 +1,6 @@
 """Options and batches that a network cannot use are refused by name.
 
-Limits that fields declare are tested in tests/test_field_checks.py, choices in test_choices.py.
+Limits that fields declare, and choices, are tested in tests/test_field_checks.py.
 """
 
 import dataclasses
