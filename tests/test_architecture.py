@@ -132,6 +132,7 @@ def test_circles_are_found_where_there_are_some():
     assert circles([("a", "b"), ("a", "c"), ("b", "c")]) == []
 
 
+@pytest.mark.slow
 def test_no_circle_of_imports_also_of_those_inside_functions():
     assert circles({(name, other) for name, other, _ in imports() if name != other}) == []
 

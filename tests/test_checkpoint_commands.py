@@ -38,6 +38,7 @@ def command(capsys, *args):
     return status, *capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_ls_shows_steps_and_what_is_wrong_with_them(workdir, capsys):
     _store.flip(workdir / "checkpoints" / "56" / "record" / "metadata")
     status, out, _ = command(capsys, "ls", workdir)

@@ -76,6 +76,7 @@ def words(text):
     return [word.lower() for word in re.findall(r"[A-Za-z][A-Za-z'-]*", prose)]
 
 
+@pytest.mark.slow
 def test_words_that_leave_out_the_noun_stay_rare():
     texts = [text for _, _, text in docstrings()] + list(comments())
     counts = collections.Counter(word for text in texts for word in words(text))
@@ -101,6 +102,7 @@ def _names(tree):
             yield node.id
 
 
+@pytest.mark.slow
 def test_names_are_verbs_nouns_or_claims():
     names = [name.strip("_") for tree in trees().values() for name in _names(tree)]
     bare = [name for name in names if BARE.fullmatch(name)]
@@ -139,6 +141,7 @@ def _count_lines(node, kind, exported, lines):
         _count_lines(child, within, exported, lines)
 
 
+@pytest.mark.slow
 def test_docstrings_are_where_a_user_reads():
     exported, lines = _exported(), collections.Counter()
     for tree in trees_of_the_library().values():

@@ -232,6 +232,7 @@ def test_sentences_to_tag_have_a_largest_number_of_words(monkeypatch):
     assert messages == ["a sentence must have at most 3 words, got more"] * 2
 
 
+@pytest.mark.slow
 def test_the_docs_state_the_limits():
     page = (ROOT / "docs" / "own_text_limits.md").read_text(encoding="utf-8")
     for name in (

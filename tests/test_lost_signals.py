@@ -57,6 +57,7 @@ def here(tmp_path_factory):
 COMMANDS = ["look", "train", "evaluate", "predict", "explain"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", slow_but(COMMANDS, "explain"))
 def test_ctrl_c_during_a_collection_stops_every_command(command, here, tmp_path, capsys):
     data, model, out = str(here / "films.csv"), str(here / "model"), tmp_path / "out"
@@ -92,6 +93,7 @@ def test_no_model_appears_after_a_signal_during_a_collection(
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
+@pytest.mark.slow
 def test_other_exceptions_of_callbacks_are_printed_as_before(here, capsys, monkeypatch):
     seen = []
     monkeypatch.setattr(sys, "unraisablehook", seen.append)

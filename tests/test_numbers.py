@@ -164,6 +164,7 @@ def test_settings_and_the_configuration_of_a_folder_may_have_them(tmp_path):
         export.save(tmp_path / "other", {"w": np.zeros(2)}, config={"a": object()})
 
 
+@pytest.mark.slow
 def test_a_length_may_be_a_number_of_numpy():
     lengths = np.array([1, 3])
     np.testing.assert_array_equal(

@@ -86,6 +86,7 @@ def test_a_structure_is_a_tree_that_flax_saves(name):
     assert_equal(serialization.from_bytes(template, serialization.to_bytes(value)), value)
 
 
+@pytest.mark.slow
 def test_structures_can_be_written_by_jax_export():
     """One program that takes and returns all of them."""
     given = {name: filled(kind)[0] for name, kind in RETURNED.items() if name not in ON_HOST}

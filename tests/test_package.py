@@ -36,6 +36,7 @@ def _imports(tree):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+@pytest.mark.slow
 def test_only_the_checkpoint_module_imports_orbax():
     sources = trees_of_the_library().items()
     users = {p.name for p, tree in sources if any(n[:5] == "orbax" for n in _imports(tree))}
@@ -126,6 +127,7 @@ def _install_requires():
 _NO_FILES = {"json.py", "distributed.py", "checkpoint.py"}
 
 
+@pytest.mark.slow
 def test_no_file_gets_a_number_that_is_no_json():
     found = []
     for path, tree in trees_of_the_library().items():

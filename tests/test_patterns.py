@@ -171,6 +171,7 @@ def test_no_pattern_takes_long_on_hostile_text():
             assert took < SECONDS, (pattern, method, text[:40], len(text))
 
 
+@pytest.mark.slow
 def test_functions_make_no_other_patterns():
     made = {
         f"{path.stem}.{function.name}"

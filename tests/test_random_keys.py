@@ -150,6 +150,7 @@ def test_other_arguments_with_keys_are_refused_by_name():
     refused(lambda: F.example_keys(KEY, np.int32(1)), "example_id|[B]|()")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [F, gates], ids=["functional", "gates"])
 def test_all_public_functions_with_a_key_are_in_the_tables(module):
     room = module.__name__.rpartition(".")[2]

@@ -109,6 +109,7 @@ def test_its_ratios_of_times_are_those_of_the_page_of_speed():
     assert [ratio for ratio in ratios if ratio not in page] == []
 
 
+@pytest.mark.slow
 def test_the_table_of_papers_has_a_short_result_in_whole_sentences_for_each():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     rows = text.split("| paper | idea | result of the runs here |")[1].split("\n\n")[0]

@@ -126,6 +126,7 @@ Deviation: none.
     assert "**Deviation.** none." in lines
 
 
+@pytest.mark.slow
 def test_each_public_name_has_a_page_and_a_row_of_a_table(name_pages, reference, tmp_path):
     (tmp_path / "nn").mkdir()
     (tmp_path / "nn" / "Removed.md").write_text("# Removed\n", encoding="utf-8")

@@ -154,6 +154,7 @@ def test_messages_with_names_out_of_files_steer_no_terminal(tmp_path, capsys):
     assert SHOWN in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_nothing_else_prints():
     # one rule in one place: a plain print, or a console with markup, would go around it
     found = []

@@ -25,6 +25,7 @@ def outlines(figure):
     return boxes[:-1]  # the last one is the legend
 
 
+@pytest.mark.slow
 def test_every_query_has_a_box_at_its_largest_weight_and_an_empty_one_has_a_dash():
     figure = analysis.plot_attention(WORDS, {"SAN": SAN, "SSAN": SSAN}, title="one sentence")
     shown = texts(figure)

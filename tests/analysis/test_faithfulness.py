@@ -88,6 +88,7 @@ def measures(params, words, scores, deletion, own=False):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deletion", ["remove", "unk"])
 def test_measures_equal_loops_over_the_words(deletion, batch, np_rng):
     model, params = network()
@@ -136,6 +137,7 @@ def test_open_gates_leak_nothing(batch):
             np.testing.assert_array_equal(getattr(rationale, field), 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deletion", ["remove", "unk"])
 def test_gates_on_the_input_leak_nothing_whatever_the_rationale(deletion, batch):
     found = faithfulness(*network(gates_on="input"), batch, deletion=deletion)
@@ -145,6 +147,7 @@ def test_gates_on_the_input_leak_nothing_whatever_the_rationale(deletion, batch)
         np.testing.assert_array_equal(rationale.flipped, 0)
 
 
+@pytest.mark.slow
 def test_a_random_rationale_belongs_to_the_key_and_the_example(batch):
     model, params = network()
     one = faithfulness(model, params, batch, against=["random"])
@@ -182,6 +185,7 @@ def test_comparisons_are_paired_and_corrected_together(batch):
     assert found.table().count("\n") == 2 + 4
 
 
+@pytest.mark.slow
 def test_attention_of_another_network_is_a_rationale(batch):
     model, params = network()
     soft = network(system="soft")
@@ -217,6 +221,7 @@ def of(model, batch):
     return model, jax.tree.map(lambda s: rng.normal(size=s.shape).astype(s.dtype), shapes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["agt", "rau", "ssan"])
 def test_other_networks_give_attention_or_take_scores(name, batch):
     options = {"vocab_size": 20, "num_classes": 3}

@@ -103,6 +103,7 @@ FILES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_png_and_svg_are_written_whole_and_the_same_every_time(name, tmp_path):
     stem = tmp_path / "new" / "figure.v1"

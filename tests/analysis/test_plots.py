@@ -107,6 +107,7 @@ def test_notebooks_can_show_the_figure():
     assert analysis.plot_heatmap(rows())._repr_png_().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_lines_have_error_bars_where_there_is_a_deviation():
     series = {
         "accuracy": {"trec": [(40, 0.8, 0.0), (20, 0.9, 0.1)], "sst1": [(20, 0.4, 0.02)]},
@@ -161,6 +162,7 @@ def test_more_names_than_colours_are_still_drawn():
     assert len(figure.legends[0].get_texts()) == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [1, 45])
 def test_legends_stay_inside_their_figure(length):
     series = {of: {f"{i}" * length: [(1, i, 0.1)] for i in range(6)} for of in ("loss", "accuracy")}
@@ -182,6 +184,7 @@ RECORDS = [
 ]
 
 
+@pytest.mark.slow
 def test_learning_curves_draw_what_was_recorded(tmp_path):
     path = tmp_path / "metrics.jsonl"
     lines = [json.dumps(record) for record in RECORDS]

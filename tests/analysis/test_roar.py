@@ -167,6 +167,7 @@ def test_the_recursion_is_that_of_a_loop(texts):
     assert any((c[0]["test"]["tokens"] != c[1]["test"]["tokens"]).any() for _, c in seen)
 
 
+@pytest.mark.slow
 def test_random_words_belong_to_seed_share_and_example(texts):
     seen = {}
 
@@ -232,6 +233,7 @@ def curve_of(toy, importance):
     )
 
 
+@pytest.mark.slow
 def test_known_importances_have_the_racu_that_they_deserve(toy):
     shares, random = curve_of(toy, "random")
     np.testing.assert_array_equal(random, curve_of(toy, "random")[1])

@@ -6,6 +6,7 @@ import pytest
 from gatedjax import analysis
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_scikit_learn(np_rng):
     metrics = pytest.importorskip("sklearn.metrics")
     label, predicted = np_rng.integers(0, 4, 200), np_rng.integers(1, 5, 200)

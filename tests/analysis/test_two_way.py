@@ -90,6 +90,7 @@ def rights(rng, seeds, difficulty, spread):
     return difficulty + shift + rng.normal(0, 1, (seeds, difficulty.size)) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [2, 5])
 def test_of_equal_systems_at_most_six_percent_differ_where_a_bootstrap_finds_many(seeds):
     """Seeds spread by one point: over the examples alone a quarter of the tests is wrong."""

@@ -88,6 +88,7 @@ def test_batches_without_iterate_are_numbered_too():
     assert [batch["step"][0] for batch in ending.iterate(2)] == [2, 3]
 
 
+@pytest.mark.slow
 def test_numbered_batches_end_where_those_that_are_numbered_do(encoded):
     settings = SimpleNamespace(gates=SimpleNamespace(final_temperature=0.1))
     for made in (data.Batches.eval(encoded, batch_size=8), data.Batches(encoded, batch_size=8)):

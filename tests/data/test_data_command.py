@@ -57,6 +57,7 @@ def questions(tmp_path):
     return folder
 
 
+@pytest.mark.slow
 def test_polarity_needs_no_files(capsys):
     status, out, _ = run(capsys, "check", "polarity")
     assert status == 0
@@ -121,6 +122,7 @@ def test_a_truncated_gz_file_fails_and_the_other_files_are_still_read(trees, cap
     assert cells(out, "test")[2:5] == ["2", "2", "0"]
 
 
+@pytest.mark.slow
 def test_a_missing_part_fails_and_no_file_at_all_is_refused(trees, tmp_path, capsys):
     (trees / "dev.txt").unlink()
     status, out, _ = run(capsys, "check", "sst", "--manual-dir", trees)

@@ -30,6 +30,7 @@ def verdict(example):
     return int((words[polar] in _polarity._POLAR[1]) ^ negated)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", SPLITS)
 def test_labels_follow_from_the_words_and_classes_are_balanced(sources, split):
     source = sources[split]
@@ -67,6 +68,7 @@ def test_no_text_is_in_two_splits_and_ids_are_unique(sources):
     assert len(set(ids)) == len(ids)
 
 
+@pytest.mark.slow
 def test_an_example_is_a_pure_function_of_split_and_index(sources):
     assert _polarity.make("test", 321) == sources["test"][321]
 

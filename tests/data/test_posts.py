@@ -76,6 +76,7 @@ def random_posts(count):
         yield "".join(rng.choices([*letters, " ", rng.choice(words)], k=rng.randrange(1, 40)))
 
 
+@pytest.mark.slow
 def test_alternatives_that_a_text_cannot_contain_change_no_token(monkeypatch):
     texts = list(random_posts(3000))
     tokens = [social_tokens(text) for text in texts]

@@ -61,6 +61,7 @@ def site(raw, monkeypatch):
         server.shutdown()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "split"), [("sst1", "train"), ("sst2", "test"), ("trec", "train")]
 )
@@ -72,6 +73,7 @@ def test_a_downloaded_set_equals_the_raw_files(site, raw, tmp_path, name, split)
     assert "tensorflow" not in sys.modules
 
 
+@pytest.mark.slow
 def test_a_prepared_set_is_read_without_a_network(site, tmp_path, monkeypatch):
     first = data.load("trec", "test", data_dir=tmp_path / "tfds")
     move(monkeypatch, "trec", "http://127.0.0.1:9/")

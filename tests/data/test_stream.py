@@ -155,6 +155,7 @@ def test_malformed_lines_are_set_aside_and_counted(ptb_dir):
         data.load("ptb", "test", manual_dir=ptb_dir, strict=True)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_the_prepared_set_equals_the_raw_files(ptb_dir, tmp_path_factory, capsys):
     place = str(tmp_path_factory.mktemp("tfds"))

@@ -227,6 +227,7 @@ def test_a_tar_file_whose_first_name_begins_like_a_zip_file_is_a_tar_file(tmp_pa
 # word vectors ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_bomb_of_word_vectors_is_refused(tmp_path):
     path = tmp_path / "vectors.txt.gz"
     words = data.Vocabulary(["the"])

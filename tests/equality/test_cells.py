@@ -227,6 +227,7 @@ def test_presets_and_defaults_are_what_they_were(paper, wanted):
     same(_presets(paper), wanted[paper]["presets"], paper)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_table_trains_the_cells_that_it_trained_in_their_order(paper, wanted):
     tables = wanted[paper]["tables"]

@@ -10,6 +10,8 @@ import sys
 import types
 from typing import Any
 
+import pytest
+
 import gatedjax
 from tests.equality._golden import golden, not_smaller
 
@@ -80,6 +82,7 @@ def found() -> dict[str, list[str]]:
     return {name: listed for name, listed in result.items() if listed}
 
 
+@pytest.mark.slow
 def test_no_public_module_name_member_or_argument_has_gone():
     not_smaller(found(), golden("names"))
 

@@ -288,6 +288,7 @@ def compare(name: str, here: dict[str, Any]) -> None:
         pytest.fail("\n".join([count, *changed]), pytrace=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEXICONS)
 def test_a_lexicon_says_and_answers_what_it_did(name, tmp_path):
     compare(name, described(name, tmp_path))
@@ -299,6 +300,7 @@ def test_a_network_says_and_answers_what_it_did(name, tmp_path):
     compare(name, described(name, tmp_path))
 
 
+@pytest.mark.slow
 def test_a_model_of_states_says_and_answers_what_it_did(tmp_path):
     compare(STATES, described_states(tmp_path))
 

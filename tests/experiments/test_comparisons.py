@@ -188,6 +188,7 @@ class Telling(Tiny):
         return metrics | {"sum": metrics["accuracy"].of(params["w"], params["w"] * 0 + 1)}, {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("evaluated", [True, False])
 def test_results_on_test_are_of_the_best_parameters_and_those_of_the_last_beside(
     evaluated, tmp_path

@@ -271,6 +271,7 @@ def rounded(value):
 # real runs --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_table_trains_its_cells_and_shows_what_their_records_hold(tmp_path, capsys):
     folders = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
     args = ["table1", "--seeds", "2", *folders]
@@ -345,6 +346,7 @@ def test_seeds_that_cannot_share_a_work_folder_are_refused_before_they_are_train
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_run_is_printed_recorded_and_not_repeated(tmp_path, capsys):
     args = ["--workdir", str(tmp_path), "--train.num-steps", "4"]
     assert run(PAPER, args) == 0
@@ -359,6 +361,7 @@ def test_a_run_is_printed_recorded_and_not_repeated(tmp_path, capsys):
     assert str(tmp_path) not in json.dumps(first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_the_seconds_of_a_run_are_those_of_all_its_sessions(seeds, tmp_path, monkeypatch):
     now, take, stops = [0.0], Data.__getitem__, [3]
@@ -386,6 +389,7 @@ def test_the_seconds_of_a_run_are_those_of_all_its_sessions(seeds, tmp_path, mon
     assert Clock(tmp_path).seconds == 0
 
 
+@pytest.mark.slow
 def test_a_process_that_is_not_the_first_needs_no_file_of_the_first(tmp_path, monkeypatch):
     refuse = lambda path: pytest.fail(f"{path} is on the disk of the first process")  # noqa: E731
     monkeypatch.setattr("experiments.core.experiment.is_main", lambda: False)
@@ -394,6 +398,7 @@ def test_a_process_that_is_not_the_first_needs_no_file_of_the_first(tmp_path, mo
     assert command.run_of(PAPER, config).record["test_n"] == 8
 
 
+@pytest.mark.slow
 def test_a_run_that_continued_on_another_machine_names_the_machine_of_its_start(tmp_path):
     config = with_changes(Config(), {"workdir": str(tmp_path), "train.num_steps": 2})
     assert "started_on" not in command.run_of(PAPER, config).record
@@ -487,6 +492,7 @@ def test_on_other_data_the_papers_number_has_a_row_of_its_own(tmp_path):
     assert [row[0] for row in rows_of(f"## T\n{text}", "T")] == ["Toy"] * 3
 
 
+@pytest.mark.slow
 def test_a_run_that_diverges_has_a_record_and_the_others_go_on(tmp_path, capsys):
     wild = {"train.optimizer.learning_rate": 3e38, "train.max_skipped": 1}
     variants = {**TOY.variants, "noisy": Variant("noisy", "noise", wild)}
@@ -519,6 +525,7 @@ def test_a_run_that_diverges_has_a_record_and_the_others_go_on(tmp_path, capsys)
     assert "diverged" not in (tmp_path / "results" / "RESULTS.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_seed_that_diverges_beside_others_leaves_them_to_run_alone(tmp_path, monkeypatch, capsys):
     def together(*_, **__):
         raise NonFiniteError("seed 1: 2 updates in a row", 5)

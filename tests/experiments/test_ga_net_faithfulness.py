@@ -51,6 +51,7 @@ def curve_record(measure, seed, accuracy, shares):
     return record_of(PAPER, config, "1101", **more)
 
 
+@pytest.mark.slow
 def test_a_curve_shows_its_means_and_the_area_of_the_seeds_that_both_have(tmp_path, np_rng):
     store, shares = PAPER.store(tmp_path), [0.0, 0.5, 1.0]
     drawn = {
@@ -115,6 +116,7 @@ def trained(asked, test_words):
     return fake
 
 
+@pytest.mark.slow
 def test_every_seed_reads_its_own_masked_texts_and_its_curve_is_recorded(
     tmp_path, monkeypatch, capsys
 ):

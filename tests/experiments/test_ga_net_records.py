@@ -32,6 +32,7 @@ def test_systems_train_as_in_the_best_of_as_many_trials(data):
         assert min(losses, key=losses.__getitem__) == (rate, dropout), system
 
 
+@pytest.mark.slow
 def test_the_statistics_of_the_embedded_corpus_are_counted(tmp_path):
     options = options_of(PAPER)(what="table1", data=("polarity",), results=tmp_path)
     figures.count(Job(PAPER, options))

@@ -111,6 +111,7 @@ def test_missing_rows_have_the_budget_of_those_that_stand_beside_them(tmp_path):
     assert steps_of(planned(tmp_path)[0])["plain", 2] == 9
 
 
+@pytest.mark.slow
 def test_an_option_that_makes_rows_of_its_own_is_not_taken_from_the_records(tmp_path, monkeypatch):
     paper = paper_named("rau")
     paper = dataclasses.replace(paper, tables={"table1": paper.tables["table1"]})
@@ -131,6 +132,7 @@ GIVEN = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["agt", "ga_reader", "rau", "ssan", "ga_net"])
 def test_a_command_makes_the_run_that_is_missing(name, tmp_path, monkeypatch):
     """With the rate, the width and the budget that were taken from the records."""
@@ -220,6 +222,7 @@ def test_where_every_set_is_missing_the_status_is_2(toy, monkeypatch, capsys):
     assert "error: nothing can be trained" in shown.err
 
 
+@pytest.mark.slow
 def test_the_lines_write_the_records_and_the_page_is_rendered(toy, tmp_path, monkeypatch, capsys):
     """With `xargs`, which reads the lines as docs/reproduce.md shows it."""
     assert missing.main([*toy, "--seeds", "1"]) == 0
@@ -250,6 +253,7 @@ def test_the_lines_write_the_records_and_the_page_is_rendered(toy, tmp_path, mon
     assert capsys.readouterr() == ("", "missing: 0 runs\n")
 
 
+@pytest.mark.slow
 def test_one_cell_of_a_table_is_made_alone_and_another_name_is_refused(tmp_path, capsys):
     folders = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
     args = ["table1", "--seeds", "2", *folders, "--cell"]

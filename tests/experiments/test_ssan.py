@@ -154,6 +154,7 @@ def record(variant, seed, right, **more):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_curves_are_of_the_networks_that_learned(tmp_path, capsys, monkeypatch):
     store, drawn = PAPER.store(tmp_path), []
     (tmp_path / "runs").mkdir()

@@ -45,6 +45,7 @@ def verified(args, capsys):
     return status, plain(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_an_unchanged_record_is_equal_in_every_digit(record, lines, capsys):
     assert len(lines) == 25
     status, text = verified(record(), capsys)
@@ -157,6 +158,7 @@ def test_word_vectors_may_lie_elsewhere_but_are_those_of_the_record(tmp_path, ca
     assert trained == ["elsewhere/vectors.txt"]
 
 
+@pytest.mark.slow
 def test_a_run_says_on_what_other_machine_its_record_was_made(record, tmp_path, capsys):
     """In the table that repeats it, or adds a seed to its cell; unknown facts are not named."""
     folders = ["--results", str(tmp_path / "toy"), "--runs", str(tmp_path / "runs")]

@@ -208,6 +208,7 @@ def clean(browser):
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
+@pytest.mark.slow
 def test_a_gate_that_is_forced_changes_what_is_predicted(page, explorer):
     made = explorer.models[0]
     own = gates(page)
@@ -223,6 +224,7 @@ def test_a_gate_that_is_forced_changes_what_is_predicted(page, explorer):
     clean(page)
 
 
+@pytest.mark.slow
 def test_forced_gates_stay_with_their_words(page, explorer):
     def forced():
         ready(page)
@@ -257,6 +259,7 @@ def test_forced_gates_stay_with_their_words(page, explorer):
     clean(page)
 
 
+@pytest.mark.slow
 def test_the_keyboard_forces_and_moves(page):
     keys = pytest.importorskip("selenium.webdriver").Keys
     first = words(page)[0]
@@ -281,6 +284,7 @@ def test_the_keyboard_forces_and_moves(page):
     assert stops == [words(page)[-1]]
 
 
+@pytest.mark.slow
 def test_effects_are_those_of_the_engine_in_numbers_and_colours(page, explorer):
     state = {"text": TEXT}
     for is_forced in (False, True):
@@ -309,6 +313,7 @@ def test_effects_are_those_of_the_engine_in_numbers_and_colours(page, explorer):
     clean(page)
 
 
+@pytest.mark.slow
 def test_numbers_stand_at_the_words_in_bars_and_in_the_table(page, explorer):
     weighed(page)
     page.execute_script("document.querySelector('.gx-model details').open = true")
@@ -339,6 +344,7 @@ def test_numbers_stand_at_the_words_in_bars_and_in_the_table(page, explorer):
     assert "uniform attention, 1 / 7" in key
 
 
+@pytest.mark.slow
 def test_nothing_is_cut_on_a_small_screen_and_nothing_moves(page):
     until(page, "document.querySelector('.gx-sentences tbody tr')")
 
@@ -382,6 +388,7 @@ def test_nothing_is_cut_on_a_small_screen_and_nothing_moves(page):
         page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+@pytest.mark.slow
 def test_a_text_from_right_to_left_is_in_its_order(page):
     keys = pytest.importorskip("selenium.webdriver").Keys
 
@@ -406,6 +413,7 @@ def test_a_text_from_right_to_left_is_in_its_order(page):
     clean(page)
 
 
+@pytest.mark.slow
 def test_modes_and_settings(page, explorer):
     made, is_open = explorer.models[0], [1.0] * len(TOKENS)
     likely = explorer.answer({"text": TEXT})["models"][0]["open"]
@@ -430,6 +438,7 @@ def test_modes_and_settings(page, explorer):
     clean(page)
 
 
+@pytest.mark.slow
 def test_of_thirty_quick_edits_the_last_one_is_shown(page, explorer, serve):
     slow = []
 
@@ -460,6 +469,7 @@ def test_of_thirty_quick_edits_the_last_one_is_shown(page, explorer, serve):
     assert len(slow) < 40
 
 
+@pytest.mark.slow
 def test_a_link_shows_exactly_this_state(page, browser):
     choose(page, "density")
     slide(page, "density", 0.4)
@@ -522,6 +532,7 @@ def press(page, node):
     ready(page)
 
 
+@pytest.mark.slow
 def test_a_word_of_a_lexicon_is_switched_off_and_on(mixed):
     page, session = mixed
     state = {"do": "answer", "text": MIXED}
@@ -551,6 +562,7 @@ def test_a_word_of_a_lexicon_is_switched_off_and_on(mixed):
     clean(page)
 
 
+@pytest.mark.slow
 def test_an_emptied_text_clears_the_panels(mixed):
     page, _ = mixed
     press(page, page.find_element("css selector", ".gx-board button.gx-word"))
@@ -566,6 +578,7 @@ def test_an_emptied_text_clears_the_panels(mixed):
     clean(page)
 
 
+@pytest.mark.slow
 def test_one_mark_for_a_word_that_is_not_read(mixed):
     page, session = mixed
     state = {"do": "answer", "text": MIXED, "forced": {"1": False}}
@@ -581,6 +594,7 @@ def test_one_mark_for_a_word_that_is_not_read(mixed):
         assert "Struck through: not read" in key
 
 
+@pytest.mark.slow
 def test_sentences_are_filtered(mixed):
     page, session = mixed
     rows = session.ask({"do": "sentences"})["rows"]
@@ -623,6 +637,7 @@ def test_sentences_are_filtered(mixed):
     clean(page)
 
 
+@pytest.mark.slow
 def test_a_page_of_a_lexicon_without_a_server(browser, lexicon, tmp_path):
     shown = Explorer([lexicon], ["lexicon"])
     table = open_table([*ROWS, (MIXED, "good"), ("the dull film", "good")])
@@ -663,6 +678,7 @@ def test_effects_near_one_are_in_log_odds_without_a_server(browser, tmp_path):
     clean(page)
 
 
+@pytest.mark.slow
 def test_labelled_sentences_are_browsed(page):
     until(page, "document.querySelector('.gx-sentences tbody tr')")
     rows = page.find_elements("css selector", ".gx-sentences tbody tr")
@@ -687,6 +703,7 @@ def test_labelled_sentences_are_browsed(page):
     clean(page)
 
 
+@pytest.mark.slow
 def test_a_page_opens_with_the_worst_labelled_sentence(browser, address, serve):
     page = opened(browser, address)
     session = serve.session
@@ -702,6 +719,7 @@ def test_a_page_opens_with_the_worst_labelled_sentence(browser, address, serve):
     clean(page)
 
 
+@pytest.mark.slow
 def test_a_page_opens_with_the_first_sentence_and_leaves_typed_texts(
     browser, explorer, monkeypatch
 ):
@@ -735,6 +753,7 @@ def pressed(browser, text):
     return browser.find_element("class name", "gx-status").text
 
 
+@pytest.mark.slow
 def test_a_picture_is_saved_as_it_is_seen(page, downloads):
     words(page)[1].click()
     ready(page)
@@ -750,6 +769,7 @@ def test_a_picture_is_saved_as_it_is_seen(page, downloads):
     clean(page)
 
 
+@pytest.mark.slow
 def test_a_server_that_stops_and_comes_back(browser, serve):
     server = serve()
     page = opened(browser, f"{server.address}#text=a+film")
@@ -781,6 +801,7 @@ def answered(ask):
             thread.join()
 
 
+@pytest.mark.slow
 def test_layers_are_shown_when_they_are_opened(browser):
     shown = Explorer([model("ssan"), model("agt")], ["ssan", "agt"])
     with served(shown) as address:
@@ -816,6 +837,7 @@ def values_of(browser, number=0):
     )
 
 
+@pytest.mark.slow
 def test_a_question_to_a_reader(browser, tmp_path):
     shown = Explorer([open_model(reader_run(tmp_path / "run"))], ["reader"])
     state = {"text": DOCUMENT, "question": "XXXXX saw the house.", "candidates": "Anna\nEmil"}
@@ -847,6 +869,7 @@ def test_a_question_to_a_reader(browser, tmp_path):
         clean(page)
 
 
+@pytest.mark.slow
 def test_parts_for_a_chosen_label(browser):
     rows = [
         (f"{x} {y} {z}", x.split()) for x in ("a", "b", "a b", "") for y in "cde" for z in "fgh"
@@ -870,6 +893,7 @@ def test_parts_for_a_chosen_label(browser):
         clean(page)
 
 
+@pytest.mark.slow
 def test_a_pair_and_the_words_it_selects(browser):
     shown = Explorer([pair("ssan"), pair("san", seed=2)], ["ssan", "san"])
     state = {"text": "a dull film", "hypothesis": "the film here is slow"}
@@ -891,6 +915,7 @@ def test_a_pair_and_the_words_it_selects(browser):
         clean(page)
 
 
+@pytest.mark.slow
 def test_a_translation_and_its_alignment(browser, tmp_path):
     pytest.importorskip("tokenizers")
     made = open_model(translator_run(tmp_path / "run"))
@@ -925,6 +950,7 @@ def test_a_translation_and_its_alignment(browser, tmp_path):
         clean(page)
 
 
+@pytest.mark.slow
 def test_a_page_of_many_classes_has_effects_if_they_fit(browser, tmp_path):
     shown, twelve = Explorer([of_classes(20)], ["many"]), "a dull film " * 4
     content = offline_page(shown, twelve)
@@ -955,6 +981,7 @@ def test_the_data_of_a_page_are_those_of_the_network(explorer):
         np.testing.assert_allclose(shares.reshape(-1, 7)[number], attention, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_a_page_without_a_server(browser, explorer, tmp_path):
     tokens = split_words(TWELVE)[:12]
     text = " ".join(tokens)
@@ -1026,6 +1053,7 @@ import(page + "explorer.js").then((module) => {
 """
 
 
+@pytest.mark.slow
 def test_the_module_in_a_notebook_and_the_keys_of_jupyterlab(browser, address, serve):
     """With a model as anywidget hands it to the page, and a server in place of the kernel."""
     keys = pytest.importorskip("selenium.webdriver").Keys

@@ -80,6 +80,7 @@ def stopped(monkeypatch):
     return asked
 
 
+@pytest.mark.slow
 def test_it_prints_the_address_and_ends_with_ctrl_c(place, stopped, capsys):
     assert explore(place / "ganet", "--against", place / "soft", "--no-browser") == 0
     said = capsys.readouterr()
@@ -126,6 +127,7 @@ def test_the_token_is_not_on_the_command_line_of_the_browser(place, stopped, cap
     assert not path.exists()
 
 
+@pytest.mark.slow
 def test_a_run_stands_beside_another(place, stopped, capsys):
     assert explore(place / "run", "--against", place / "run" / "soft", "--no-browser") == 0
     assert [one["name"] for one in stopped[0]["models"]] == ["run", "soft"]
@@ -139,6 +141,7 @@ def test_a_run_stands_beside_another(place, stopped, capsys):
     assert explore(place / "ganet", "--against", place / "run", "--no-browser") == 0
 
 
+@pytest.mark.slow
 def test_runs_whose_parameters_are_not_finite_are_refused(tmp_path, stopped, capsys, monkeypatch):
     made = model()
     bias = np.full_like(made.params["classifier"]["bias"], np.nan)
@@ -153,6 +156,7 @@ def test_runs_whose_parameters_are_not_finite_are_refused(tmp_path, stopped, cap
     assert "numbers that are NaN or infinite" in refused(capsys, reader, "--no-browser")
 
 
+@pytest.mark.slow
 def test_readers_and_pairs_are_served_too(place, stopped, tmp_path):
     reader = reader_run(tmp_path / "reader")
     for folder in (reader, place / "pair"):
@@ -161,6 +165,7 @@ def test_readers_and_pairs_are_served_too(place, stopped, tmp_path):
     assert fields == [["text", "question", "candidates"], ["text", "hypothesis"]]
 
 
+@pytest.mark.slow
 def test_bad_input_is_refused_in_one_line(place, tmp_path, capsys):
     made = place / "ganet"
     write_csv(place / "two.csv", [("a film", "bad"), ("a story", "good")])

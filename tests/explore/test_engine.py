@@ -88,6 +88,7 @@ def test_an_answer_is_that_of_the_network_itself(both, state):
     assert soft["gates"] is None
 
 
+@pytest.mark.slow
 def test_a_model_whose_gates_act_on_its_input_answers_too():
     made = model(gates_on="input")
     gates = [1, 0, 1, 0, 1, 0, 1]
@@ -167,6 +168,7 @@ def sentences(both):
     return read_sentences(both, open_table(ROWS), leaks=10)
 
 
+@pytest.mark.slow
 def test_the_curve_is_accuracy_under_thresholds(both, sentences):
     gated, soft = sentences.curves
     assert gated["share"][-1] == 1.0
@@ -207,6 +209,7 @@ def test_sentences_have_the_errors_of_the_first_model(both, sentences):
     assert worst["error"] == pytest.approx(1 - said[both.models[0].classes.index(worst["label"])])
 
 
+@pytest.mark.slow
 def test_the_leak_is_the_change_without_the_shut_words(both, sentences):
     made = both.models[0]
     for row, (text, _) in zip(sentences.rows[:3], ROWS, strict=False):
@@ -239,6 +242,7 @@ def log_odds(made, texts):
     return np.array([np.log(p[1]) - np.log(p[0]) for p in reads])
 
 
+@pytest.mark.slow
 def test_a_word_decides_the_sentences_whose_class_changes_without_it(both):
     # Half of the sentences have either class, so that some word decides some sentence.
     middle = np.median(log_odds(both.models[0], [split_words(text) for text, _ in ROWS]))
@@ -335,6 +339,7 @@ def test_messages_of_a_notebook(both):
     assert answer_message(session, None)["id"] is None
 
 
+@pytest.mark.slow
 def test_the_widget_answers_what_the_page_sends(monkeypatch):
     pytest.importorskip("anywidget")
     shown = gatedjax.explorer(model(), text=TEXT)
@@ -358,6 +363,7 @@ def test_without_anywidget_the_extra_is_named(monkeypatch):
         gatedjax.explorer(model())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["agt", "ssan"])
 def test_layers_are_those_of_the_network(name):
     made = model(name)
@@ -385,6 +391,7 @@ def test_layers_are_those_of_the_network(name):
     assert shown.layers({"text": " "})["models"] == [None]
 
 
+@pytest.mark.slow
 def test_the_words_of_a_page_are_those_of_the_tokenizer():
     social = dataclasses.replace(model(), tokenizer=Tokenizer("social"))
     answer = Explorer([social], ["social"]).answer({"text": "#dull film, isn't it", "mode": "open"})
@@ -423,6 +430,7 @@ def effects_by_hand(made, state, *, soft=False):
     return int(np.argmax(whole)), np.array(changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "state",
     [
@@ -481,6 +489,7 @@ def test_effects_of_a_saturated_network_are_in_log_odds(both):
     assert both.removal({"text": TEXT})["models"][1]["unit"] == "probability"
 
 
+@pytest.mark.slow
 def test_effects_of_long_and_short_texts_share_a_program(both):
     view = NetworkView(both.models[0], "gated")
     for text in (TEXT, "a dull film", "dull " * 16):

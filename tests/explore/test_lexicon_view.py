@@ -103,6 +103,7 @@ def first_letters(text):
 DIFFERENT = "The models split this text into different words."
 
 
+@pytest.mark.slow
 def test_lexicons_of_different_tokens_have_their_own_words(with_tokens):
     posts, letters = with_tokens(tokens="social"), with_tokens(tokens="characters")
     for other in (letters, with_tokens(tokenizer=first_letters)):
@@ -122,6 +123,7 @@ def test_lexicons_of_different_tokens_have_their_own_words(with_tokens):
     assert shown.answer({"text": TEXT})["notes"] == []
 
 
+@pytest.mark.slow
 def test_a_lexicon_stands_beside_a_network_of_the_same_classes(shown):
     (lexicon,) = shown.models
     both = Explorer([lexicon, model()], ["lexicon", "network"])

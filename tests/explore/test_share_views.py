@@ -119,6 +119,7 @@ def test_a_number_has_shares_in_its_unit_and_grades_their_order(fitted):
     assert one["best"] == [one["classes"].index(prediction.label)]
 
 
+@pytest.mark.slow
 def test_a_threshold_decides_the_class_on_the_page():
     texts, labels = zip(*TEXTS, strict=True)
     model = TextClassifier("lexicon", threshold={"bad": 0.05}).fit(texts, labels)

@@ -43,6 +43,7 @@ def translators(runs):
     return Explorer([dataclasses.replace(made, params=params)], ["translator"])
 
 
+@pytest.mark.slow
 def test_a_reader_answers_as_gatedjax_answer_does(readers, runs):
     answer = readers.answer(STATE)
     json.dumps(answer, allow_nan=False)
@@ -118,6 +119,7 @@ def test_why_a_question_has_no_answer(readers, changes, says):
     assert answer["models"] == [None]
 
 
+@pytest.mark.slow
 def test_a_long_document_is_cut_and_tokens_stay_as_they_are(runs):
     shown = Explorer([open_model(runs[0])], ["reader"], tokenized=True)
     state = {"text": "@e1 " * 1200, "question": "@placeholder saw", "candidates": "@e1"}
@@ -126,6 +128,7 @@ def test_a_long_document_is_cut_and_tokens_stay_as_they_are(runs):
     assert answer["models"][0]["lines"][0]["tokens"] == ["@e1"] * 1000
 
 
+@pytest.mark.slow
 def test_a_translation_is_that_of_gatedjax_translate(translators):
     (wanted,) = translate_texts(translators.models[0], [LINES[0]])
     (one,) = translators.answer({"text": LINES[0]})["models"]
@@ -150,6 +153,7 @@ def test_a_translation_is_that_of_gatedjax_translate(translators):
     assert layers[3]["selected"] is not None
 
 
+@pytest.mark.slow
 def test_the_alignment_is_what_the_decoder_attends_to(translators):
     """Gathered with these weights, the values are what the layer's own attention gives."""
     view = translators.views[0]
@@ -190,6 +194,7 @@ def paired():
     return Explorer([pair("ssan"), pair("san", seed=2)], ["ssan", "san"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ssan", "san"])
 def test_a_pair_is_read_as_prediction_reads_it(paired, name):
     place = ["ssan", "san"].index(name)
@@ -216,6 +221,7 @@ def test_a_pair_is_read_as_prediction_reads_it(paired, name):
         assert f"{read.share:.3f} of the pairs" in one["note"]
 
 
+@pytest.mark.slow
 def test_pairs_that_are_not_there_or_too_long():
     shown = Explorer([pair("ssan", max_len=50)], ["pair"])
     answer = shown.answer({"text": "a " * 60})
@@ -235,6 +241,7 @@ def test_what_only_gates_have_is_refused(readers):
         offline_page(readers, "a film")
 
 
+@pytest.mark.slow
 def test_effects_of_a_pair_are_those_of_explain(paired):
     made = paired.models[0]
     texts = ["a dull film", "the film here is slow"]

@@ -33,6 +33,7 @@ def workdir(tmp_path):
     return _run(tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_a_run_becomes_a_folder(workdir, tmp_path, capsys):
     results = {"best_step": 20, "data": "polarity", "test": {"accuracy": 0.625}}
     (workdir / "results.json").write_text(json.dumps(results))

@@ -170,6 +170,7 @@ def _forced(monkeypatch, platform, apply, *arguments):
         return jax.export.export(jax.jit(lambda *a: apply(*a)), platforms=[platform])(*arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("unroll", "both_directions"),
     [(F.lstm, True), (F.gru, False), (F.rau, True)],

@@ -59,6 +59,7 @@ def by_name(outputs):
 CASES = [ga_net, lambda: recurrence("LSTM"), lambda: recurrence("RAU")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=["GANet", "LSTM", "RAU"])
 def test_the_program_has_no_reverse_scan_and_the_outputs_of_the_function(case):
     apply, params, batch = case()

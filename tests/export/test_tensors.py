@@ -239,6 +239,7 @@ def test_a_long_name_is_refused_in_few_words(tmp_path):
     assert len(str(caught.value)) < 1000
 
 
+@pytest.mark.slow
 def test_every_truncation_is_refused(tmp_path, np_rng):
     whole = save_params(tmp_path / "p.safetensors", _params(np_rng)).read_bytes()
     cut = tmp_path / "cut.safetensors"

@@ -187,6 +187,7 @@ def test_torch_loads_what_is_written_and_gives_our_numbers(cell, np_rng):
         np.testing.assert_allclose(outputs, other(torch.from_numpy(xs))[0].numpy(), **CLOSE)
 
 
+@pytest.mark.slow
 def test_weights_take_their_place_in_a_model(np_rng):
     config = grouped(GANetConfig, embedding_dim=D, hidden=H, aux_hidden=2, test_gate="threshold")
     model = GANet(config, vocab_size=5, num_classes=2)

@@ -119,6 +119,7 @@ def test_local_lengths_may_be_of_a_dtype_that_the_width_does_not_fit_in(dtype):
     assert got[0, 50] > 1e-4
 
 
+@pytest.mark.slow
 def test_local_lengths_may_be_a_list(np_rng):
     scores, positions = np_rng.normal(size=MASK.shape), POSITIONS
     got = local_attention_weights(scores, positions, 2.0, lengths=LENGTHS.tolist())

@@ -110,6 +110,7 @@ def test_a_call_outside_jit_on_a_mesh_with_explicit_axes_is_that_of_one_device()
     assert_same(jax.device_get(got), jax.device_get(want))
 
 
+@pytest.mark.slow
 def test_weights_sharded_over_an_explicit_axis_get_gradients_that_are():
     weights, xs, _ = weights_and_inputs()
     want = jax.jit(jax.grad(cost))(weights, xs)
@@ -122,6 +123,7 @@ def test_weights_sharded_over_an_explicit_axis_get_gradients_that_are():
     assert_same(jax.device_get(got), jax.device_get(want))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unroll", [F.lstm, scanned])
 def test_weights_that_differ_between_devices_read_the_same_rows_under_shard_map(unroll):
     """As for several seeds in one program."""

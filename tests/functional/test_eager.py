@@ -40,6 +40,7 @@ def test_the_second_call_compiles_nothing(name, caplog):
     chex.assert_trees_all_equal(first, again)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", ["lstm", "gru", "rau"])
 def test_the_second_gradient_and_hessian_vector_product_compile_nothing(cell, caplog):
     call = CALLS["rau feature_proj" if cell == "rau" else cell]

@@ -86,6 +86,7 @@ def found():
     return cases, jax.tree.map(np.asarray, clean), jax.tree.map(np.asarray, dirty)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(12))
 def test_values_are_those_of_a_loop_over_rows(number):
     cases, clean, dirty = found()
@@ -101,6 +102,7 @@ def test_values_are_those_of_a_loop_over_rows(number):
             np.testing.assert_allclose(got[1][name], wanted, **F64)
 
 
+@pytest.mark.slow
 def test_gradients_are_those_of_the_recurrence_with_a_core():
     call = calls()["lstm"]
     to64 = functools.partial(jax.tree.map, lambda x: np.asarray(x, np.float64))
@@ -216,6 +218,7 @@ def alone(step, weights, h, xs, mask, reverse):
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reverse", [False, True])
 def test_padding_gives_no_nan_to_gradients_where_a_step_has_no_derivative_at_zero(reverse, x64):
     mask = np.array([[1, 1, 1, 1], [0, 0, 0, 0], [0, 1, 1, 0], [0, 0, 1, 0]], bool)
@@ -240,6 +243,7 @@ def test_padding_gives_no_nan_to_gradients_where_a_step_has_no_derivative_at_zer
     chex.assert_trees_all_equal(empty, (np.zeros((3, 3)), 2 * start, np.zeros_like(xs)))
 
 
+@pytest.mark.slow
 def test_padding_runs_on_the_carry_of_a_reset_where_the_initial_one_is_never_used(x64):
     def step(weights, h, x):  # no derivative at h = 0
         return x @ weights, jnp.linalg.norm(h @ weights, axis=-1)

@@ -141,6 +141,7 @@ def test_attention_pool_takes_no_state_of_weight_0_and_shows_nan_elsewhere():
     np.testing.assert_array_equal(of_weights[0, 3], 0)
 
 
+@pytest.mark.slow
 def test_the_module_of_attention_pooling_takes_anything_at_padding():
     states = np.random.default_rng(0).normal(size=(2, 4, 3)).astype(np.float32)
     mask = np.arange(4) < np.array([[4], [2]])

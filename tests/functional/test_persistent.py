@@ -46,6 +46,7 @@ def check(case):
     assert error_of(gradients, want_gradients) < 2e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", EMULATED.values(), ids=list(EMULATED))
 def test_the_kernels_compute_the_steps(case):
     with emulator.emulated(**case.plan) as launches:
@@ -73,6 +74,7 @@ def test_two_runs_on_a_gpu_give_equal_bits(name, gpu):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lstm, 2 blocks", "gru after", "gru, 4 blocks", "rau, 2 blocks"])
 def test_the_order_of_the_threads_between_barriers_changes_no_bit(name):
     case = CASES[name]

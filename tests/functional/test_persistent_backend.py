@@ -44,6 +44,7 @@ def test_without_a_gpu_the_scan_runs(monkeypatch):
         recurrence_backend("rnn", 1, 1, 1)
 
 
+@pytest.mark.slow
 def test_import_compiles_nothing():
     program = (
         "import gatedjax.functional._persistent._compiler as c, jax._src.xla_bridge as b;"
@@ -73,6 +74,7 @@ def test_the_scan_has_a_reason(arguments, options, reason, monkeypatch):
     assert re.search(reason, backend.reason)
 
 
+@pytest.mark.slow
 def test_auto_takes_the_kernels_where_all_rows_run_at_once():
     with emulator.emulated() as launches:
         for name, directions in (("lstm", 2), ("gru", 1), ("rau", 2)):
@@ -122,6 +124,7 @@ def test_a_kernel_with_wrong_results_is_not_used():
     assert "states of forward must be" in backend.reason
 
 
+@pytest.mark.slow
 def test_sizes_that_an_export_leaves_open_are_scanned():
     weights = F.GRUWeights(*(np.ones(shape, np.float32) for shape in ((3, 12), (4, 12), (12,))))
     (rows,) = export.symbolic_shape("rows")
@@ -276,6 +279,7 @@ def test_the_source_is_part_of_the_package():
     assert _plan.Plan(KINDS["gru_before"], 4, 1, 1, 4, 16, 2).constants()["KIND"] == 2
 
 
+@pytest.mark.slow
 def test_a_program_for_a_gpu_calls_the_kernels_with_their_grid(monkeypatch):
     """Lowers for CUDA, which needs no GPU; the compiler is replaced."""
     monkeypatch.setattr(_backend, "find_card", lambda: H100)

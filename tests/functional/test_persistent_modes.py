@@ -51,6 +51,7 @@ def both(function, *arguments):
     ]
 
 
+@pytest.mark.slow
 def test_vmap_over_rows_merges_them_into_one_launch(arrays, kernels):
     floats, masks = arrays
     shared = {"weights": floats["weights"]}
@@ -66,6 +67,7 @@ def test_vmap_over_rows_merges_them_into_one_launch(arrays, kernels):
     assert {launch.grid for launch in kernels if launch.kernel == "backward"} >= {(12, 2)}
 
 
+@pytest.mark.slow
 def test_vmap_over_weights_merges_them_into_directions(arrays, kernels):
     floats, masks = arrays
 
@@ -81,6 +83,7 @@ def test_vmap_over_weights_merges_them_into_directions(arrays, kernels):
     assert {launch.grid for launch in kernels if launch.kernel == "backward"} >= {(4, 6)}
 
 
+@pytest.mark.slow
 def test_second_derivatives_are_those_of_the_scan(arrays):
     floats, masks = arrays
     direction = jax.tree.map(np.cos, floats)
@@ -100,6 +103,7 @@ def test_second_derivatives_are_those_of_the_scan(arrays):
     assert_same(forward, want_forward, {"rtol": 1e-4, "atol": 1e-5})
 
 
+@pytest.mark.slow
 def test_remat_and_a_scan_over_layers(arrays):
     _, masks = arrays
     rng = np.random.default_rng(3)
@@ -128,6 +132,7 @@ def split(floats, masks):
     return {"weights": floats["weights"]}, (rows, masks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["shard_map", "explicit"])
 def test_several_devices_compute_what_one_does(arrays, mode):
     shared, rows = split(*arrays)
@@ -160,6 +165,7 @@ def test_pmap(arrays):
     assert_same(jax.device_get(got), run(CASE, floats, masks, implementation="scan"), LOOSE)
 
 
+@pytest.mark.slow
 def test_a_sharded_batch_is_not_gathered():
     case = CASE._replace(rows=8, has_resets=False)
     floats, masks = draw(case)
@@ -197,6 +203,7 @@ def test_a_sharded_batch_is_not_gathered():
     assert_same(jax.device_get((gradients, results)), (want_gradients, expected), LOOSE)
 
 
+@pytest.mark.slow
 def test_without_jit(arrays):
     floats, masks = arrays
     with jax.disable_jit():
@@ -204,6 +211,7 @@ def test_without_jit(arrays):
     assert_same(jax.device_get(got), run(CASE, floats, masks, implementation="scan"), LOOSE)
 
 
+@pytest.mark.slow
 def test_a_bidirectional_layer_of_a_module_is_one_launch():
     xs, mask = jnp.ones((2, 9, 3)), jnp.arange(9)[None] < jnp.array([[9], [4]])
     layer = functools.partial(gnn.LSTM, 5, num_layers=2, bidirectional=True, recurrent_dropout=0.5)
@@ -216,6 +224,7 @@ def test_a_bidirectional_layer_of_a_module_is_one_launch():
     assert_same(jax.device_get(compiled(params)), jax.device_get(want), LOOSE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", ["lstm", "gru", "rau"])
 def test_both_directions_in_one_scan_are_those_of_two_scans(cell, monkeypatch):
     # more steps than a GPU unrolls, of which a shorter loop would leave nothing to count

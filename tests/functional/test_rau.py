@@ -163,6 +163,7 @@ def solved(attention, inner):
     return variants, oracles, found, shapes, small
 
 
+@pytest.mark.slow
 @each_form
 @each_variant
 def test_values_equal_a_numpy_loop(attention, inner, reverse, rescale, reset_after):
@@ -220,6 +221,7 @@ def test_no_step_and_one_unit(steps, width, attention, inner, np_rng):
     check_gradients(gradients, run, (weights, xs), cotangents, np_rng, **F64)
 
 
+@pytest.mark.slow
 @each_plain_form
 def test_states_stay_in_bounds_for_extreme_inputs(attention, inner, np_rng):
     (weights, xs, *rest), cotangents = ordinary(np_rng, attention, inner)

@@ -244,6 +244,7 @@ def derived(cell):
         return jax.tree.map(np.asarray, run(arguments, MASK, cotangents, direction))
 
 
+@pytest.mark.slow
 @each_turn
 def test_values_equal_a_numpy_loop(cell, form, reverse):
     (weights, xs, initial, drop), _, masked, _ = solved(cell)
@@ -288,6 +289,7 @@ def advance_with_peephole(_, terms, carry):
     return LSTMState(terms.sigmoid(o) * jnp.tanh(c), c)
 
 
+@pytest.mark.slow
 def test_an_equation_with_weights_of_its_own_has_the_gradients_of_a_plain_scan(np_rng, x64):
     products = (_cell_scan.Product((0, 1, 2, 3)),)
     cell = _cell_scan.Cell(advance_with_peephole, None, 4, products, weights=("peephole",))
@@ -377,6 +379,7 @@ def zero_carry(cell, rows):
     return jax.tree.map(np.zeros_like, cell.carry(np.random.default_rng(0), np.float64, rows))
 
 
+@pytest.mark.slow
 def test_defaults_are_zeros_all_real_and_no_dropout(cell):
     weights, _, xs, _, _, found = others(cell)
     close(found["defaults"], unmasked_oracle(cell, weights, xs, zero_carry(cell, B)), **F64)
@@ -453,6 +456,7 @@ def narrow_and_wide(cell):
     return *found, solve(cell, wide[0], MASK, wide[1])[0]
 
 
+@pytest.mark.slow
 def test_bfloat16_inputs_stay_close_with_float32_carries_and_gradients(cell):
     found, _, wide = narrow_and_wide(cell)
     want, _, want_gradients = wide[1, False]

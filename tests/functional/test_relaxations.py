@@ -384,6 +384,7 @@ def test_hard_gates_equal_the_rule_row_by_row_for_every_kind_of_empty_row(np_rng
     assert np.any(found["zero", "sample"][0] != found["zero", "threshold"][0])
 
 
+@pytest.mark.slow
 def test_hard_gates_take_any_leading_axes_and_map_over_keys_of_examples():
     logits = np.linspace(-2, 1, 12, dtype=np.float32).reshape(2, 6).astype(jnp.bfloat16)
     keys = jax.random.split(jax.random.key(0), 2)

@@ -70,6 +70,7 @@ def test_hard_weights_and_straight_through_gradients_are_those_of_the_loops(arra
     np.testing.assert_array_equal(np.asarray(da)[~np.broadcast_to(MASK[:, None, None], a.shape)], 0)
 
 
+@pytest.mark.slow
 def test_straight_through_gradient_is_the_finite_difference_of_the_soft_surrogate(arrays, x64):
     """At A in {0, 1}, with m held, W(A + h) is differentiable on both sides."""
     e, a, g = arrays
@@ -98,6 +99,7 @@ def test_straight_through_gradient_is_the_finite_difference_of_the_soft_surrogat
     assert checked > N * N
 
 
+@pytest.mark.slow
 def test_scores_of_a_thousand_and_selected_keys_far_below_the_maximum_stay_exact():
     e = jnp.array([[[1000.0, 960.0, 959.0, -1000.0]]])
     a = jnp.array([[[0.0, 1.0, 1.0, 0.0]]])
@@ -121,6 +123,7 @@ def heads(rng, width=H, dtype=jnp.float32):
     return tuple(jax.random.normal(k, (B, M, N, width), dtype) for k in keys)
 
 
+@pytest.mark.slow
 def test_everything_selected_is_standard_attention(rng):
     q, k, v = heads(rng)
     mask = jnp.asarray(MASK)
@@ -205,6 +208,7 @@ def test_bfloat16_computes_weights_in_float32(rng):
     np.testing.assert_allclose(output.astype(jnp.float32), whole, **BF16)
 
 
+@pytest.mark.slow
 def test_source_to_token_is_a_softmax_per_feature(np_rng, x64):
     states, logits = np_rng.normal(size=(2, B, N, H))
     wanted = np.zeros((B, H))

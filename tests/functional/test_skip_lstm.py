@@ -59,6 +59,7 @@ def test_states_and_outputs_are_those_of_a_loop_and_padding_is_not_read(reverse,
         np.testing.assert_allclose(value, expected, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_closed_steps_are_skipped_and_open_ones_are_those_of_lstm(arrays, x64):
     weights, xs, gates = arrays
     hard = (gates > 0.5).astype(float)

@@ -49,6 +49,7 @@ def test_the_gradient_equals_finite_differences_of_the_expectation(x64):
         )
 
 
+@pytest.mark.slow
 def test_the_relaxed_mode_is_the_mean_over_soft_gates(x64):
     found = gates.enumerate(
         smooth, LOGITS, WEIGHTS, key=jax.random.key(3), temperature=0.7, draws=20_000
@@ -110,6 +111,7 @@ def test_extreme_logits_are_certain_gates_with_finite_effects(x64):
         np.testing.assert_allclose(found.effects[i], want, **F64)
 
 
+@pytest.mark.slow
 def test_lower_precisions_sum_in_float32(np_rng):
     want = _oracles.truth(lambda g: _oracles.smooth(g, WEIGHTS), LOGITS)
     check(

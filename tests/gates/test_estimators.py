@@ -74,6 +74,7 @@ def test_the_penalty_is_the_expected_number_of_gates_that_are_not_zero(estimator
     assert slope[3] == 0
 
 
+@pytest.mark.slow
 def test_a_critic_is_trained_through_the_square_of_the_gradient(np_rng):
     noise = np_rng.logistic(size=(64, 2, 4))
 

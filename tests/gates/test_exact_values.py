@@ -128,6 +128,7 @@ def test_the_toy_of_liu_et_al_has_the_gradient_and_variances_of_their_notebook()
     np.testing.assert_allclose(plain.var(), 0.43842, **digits(5))
 
 
+@pytest.mark.slow
 def test_reinmax_is_exact_for_losses_quadratic_in_each_gate_and_straight_through_is_not(np_rng):
     logits, matrix = np.array([0.4, -1.0, 1.7]), np_rng.normal(size=(3, 3))
 

@@ -48,6 +48,7 @@ def test_so_do_those_of_estimators_by_derivatives(estimator, x64):
     assert len(np.unique(value)) == (1 if name(estimator) == "MeanField" else 2)
 
 
+@pytest.mark.slow
 def test_one_row_of_noise_is_that_of_sample_gates_and_of_gumbel_sigmoid(x64):
     for key in keys(3):
         noise = functional.logistic_noise(key, (4,))
@@ -60,6 +61,7 @@ def test_one_row_of_noise_is_that_of_sample_gates_and_of_gumbel_sigmoid(x64):
             np.testing.assert_allclose(value, [np.tanh(drawn @ WEIGHTS)], **F64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", SOME, ids=name)
 def test_a_sharded_batch_has_the_gradients_of_the_rows_one_by_one(estimator, np_rng):
     logits = np_rng.normal(size=(8, 4)).astype(np.float32)

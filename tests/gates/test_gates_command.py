@@ -99,6 +99,7 @@ TABLE = {
 """Gradient and variance of LeaveOneOut(2) on problems of one gate."""
 
 
+@pytest.mark.slow
 def test_the_toys_are_those_of_the_table(tmp_path, monkeypatch, capsys):
     few = (gates.LeaveOneOut(2), gates.Reinforce(), gates.StraightThrough())
     monkeypatch.setattr(_toys, "standard_estimators", lambda tau: few)
@@ -129,6 +130,7 @@ def test_the_toys_are_those_of_the_table(tmp_path, monkeypatch, capsys):
     assert abs(losses["sample"] - exact) < 0.02
 
 
+@pytest.mark.slow
 def test_a_run_and_its_export_are_measured_on_its_test_set(here, tmp_path, capsys):
     before = sorted(path.name for path in (here / "run").iterdir())
     short = (*FEW, "--longest", SHORT)
@@ -155,6 +157,7 @@ def test_a_run_and_its_export_are_measured_on_its_test_set(here, tmp_path, capsy
     assert {**exported, "title": study["title"]} == study
 
 
+@pytest.mark.slow
 def test_ones_own_model_is_measured_on_a_file(here, tmp_path, capsys):
     before = sorted(path.name for path in (here / "model").iterdir())
     assert report("model", "--file", "test.csv", *FEW, "--out", tmp_path / "out") == 0
@@ -219,6 +222,7 @@ def test_networks_without_gates_are_refused(here, tmp_path, capsys):
         assert "with gates, got the network 'soft'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_other_runs_and_damage_are_refused(here, tmp_path, capsys):
     def refused(change):
         folder = tmp_path / "copy"
@@ -256,6 +260,7 @@ def test_other_runs_and_damage_are_refused(here, tmp_path, capsys):
     )
 
 
+@pytest.mark.slow
 def test_an_interruption_leaves_nothing(here, tmp_path, monkeypatch, capsys):
     def stop(*args, **options):
         raise KeyboardInterrupt

@@ -114,6 +114,7 @@ def both(name, scores, mask=None, cotangent=None):
     return jax.tree.map(np.asarray, every(scores, mask, cotangent)[name])
 
 
+@pytest.mark.slow
 @NAMES
 def test_value_and_gradient_equal_bisection_and_the_papers_jacobian(name, np_rng, x64):
     scores, cotangent = np_rng.normal(size=(2, 4, T)) * 1.5
@@ -134,6 +135,7 @@ def test_the_jacobian_of_the_oracle_is_that_of_finite_differences(name, np_rng):
         np.testing.assert_allclose(slope / 2e-6, jacobians[:, :, i], atol=1e-7)
 
 
+@pytest.mark.slow
 @NAMES
 def test_float32_sums_to_its_total_in_long_rows(name, np_rng):
     scores = np_rng.normal(size=(2, 3000)).astype(np.float32)
@@ -166,6 +168,7 @@ def test_two_devices_with_half_of_the_rows_each_give_the_same(np_rng):
     run("explicit", function, (), rows, only_trace=True)
 
 
+@pytest.mark.slow
 @NAMES
 def test_padding_changes_nothing_whatever_stands_there(name, np_rng):
     scores = np_rng.normal(size=(4, T)).astype(np.float32)
@@ -200,6 +203,7 @@ def test_no_gate_of_the_simplex_is_nearest_to_infinity(np_rng):
         assert np.isfinite(value[[0, 1, 3]]).all()
 
 
+@pytest.mark.slow
 def test_hard_and_cold_top_k_and_traced_options_show_nan():
     scores = np.array([[1, np.nan, 0.5], [1, 2, 0.5]], np.float32)
     mask = np.array([[True] * 3, [True, True, False]])
@@ -280,6 +284,7 @@ def test_the_fraction_of_a_budget_is_one_gate_whatever_the_gaps_between_scores(n
     np.testing.assert_array_equal(np.sum((gates > 0) & (gates < 1), axis=-1), 1)
 
 
+@pytest.mark.slow
 @NAMES
 def test_bfloat16_in_is_bfloat16_out_of_a_float32_search(name, np_rng):
     scores = np_rng.normal(size=(4, T)).astype(jnp.bfloat16)
@@ -295,6 +300,7 @@ def along_axes(scores, mask):
     return {(name, axis): MAPS[name][0](scores, mask, axis) for name, axis in axes.items()}
 
 
+@pytest.mark.slow
 def test_the_named_axis_is_the_one_that_sums_under_a_broadcast_mask(np_rng):
     scores = np_rng.normal(size=(3, 4, 5)).astype(np.float32)
     mask = np_rng.uniform(size=(3, 1, 5)) > 0.2
@@ -329,6 +335,7 @@ def second(scores, direction, cotangent):
     return found
 
 
+@pytest.mark.slow
 def test_forward_mode_and_second_derivatives_equal_those_of_differences(np_rng, x64):
     scores, direction, cotangent = np_rng.normal(size=(3, 4, T))
     found = second(scores, direction, cotangent)
@@ -363,6 +370,7 @@ def by_alpha(scores, alphas, cotangent):
     return found, pull(jnp.broadcast_to(cotangent, found.shape))[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", range(len(ALPHAS)), ids=map(str, ALPHAS))
 def test_alpha_is_traced_and_has_the_derivative_of_correia(index, np_rng, x64):
     scores, cotangent = np_rng.normal(size=(2, 1, T))
@@ -380,6 +388,7 @@ def test_alpha_is_traced_and_has_the_derivative_of_correia(index, np_rng, x64):
         np.testing.assert_allclose(gradient, np.sum(cotangent * correia(p, alpha)), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_alpha_one_is_softmax_and_two_sparsemax_traced_or_not(np_rng):
     scores = np_rng.normal(size=(4, T)).astype(np.float32)
     alphas = np.float32([1, 1.5, 2] + [0.5] * 5)
@@ -402,6 +411,7 @@ def pulled(function, arguments, cotangent):
     return value, pull(cotangent)
 
 
+@pytest.mark.slow
 def test_every_row_has_its_own_alpha_and_its_own_k(np_rng, x64):
     scores, cotangent = np_rng.normal(size=(2, 3, T))
     alpha, k, tau = np.array([[1.2], [2.0], [2.5]]), np.array([[1.5], [2.5], [7.0]]), np.array(0.5)
@@ -433,6 +443,7 @@ def best(scores, mask, k):
     return gates
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16, np.float64])
 def test_hard_top_k_opens_the_best_the_first_of_equals_first(dtype, np_rng, x64):
     scores = np.round(np_rng.normal(size=(4, T)) * 2).astype(dtype)
@@ -466,6 +477,7 @@ def test_a_known_k_of_hard_top_k_may_differ_by_row(np_rng):
     np.testing.assert_array_equal(got.sum(axis=-1), [0, 2, 7])
 
 
+@pytest.mark.slow
 def test_a_traced_temperature_of_zero_is_hard_with_zero_gradient(np_rng):
     scores = np_rng.normal(size=(3, T)).astype(np.float32)
     full = np.ones(scores.shape, bool)
@@ -478,6 +490,7 @@ def test_a_traced_temperature_of_zero_is_hard_with_zero_gradient(np_rng):
     np.testing.assert_allclose(got, best(scores, full, 2), atol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_traced_k_or_alpha_out_of_range_counts_as_the_nearest(np_rng):
     scores = np_rng.normal(size=(3, T)).astype(np.float32)
     for k, want in ((-1.0, 0.0), (99.0, 1.0)):
@@ -504,6 +517,7 @@ def test_budget_ends_on_scores_that_mislead_newton(k, x64):
 clusters = jax.jit(budget)
 
 
+@pytest.mark.slow
 def test_a_second_call_outside_jit_compiles_nothing(np_rng, caplog):
     def all_maps(rows):
         found = sparsemax(rows), entmax(rows, 1.3), budget(rows, 2.5)

@@ -10,6 +10,7 @@ from tests.gates._cases import ESTIMATORS, LOGITS, WEIGHTS, cut_row, keys, name,
 from tests.tolerances import F64
 
 
+@pytest.mark.slow
 def test_the_gradient_of_other_arguments_is_exact_in_any_number_of_chunks(x64):
     found = [
         solved(cut_row, gates.Enumerate(chunks), LOGITS, keys(1), (WEIGHTS,))[1]
@@ -53,6 +54,7 @@ def network(z):
     return jnp.sum(jnp.tanh(z @ jnp.stack([signs, 0.5 * signs], axis=1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("critic", [linear, network])
 def test_a_critic_that_is_not_finite_at_masked_gates_sees_nothing_there(critic, x64):
     estimator, mask = gates.Relax(critic), np.arange(5) < 3
@@ -64,6 +66,7 @@ def test_a_critic_that_is_not_finite_at_masked_gates_sees_nothing_there(critic, 
     np.testing.assert_array_equal(gradient[:, 3:], 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [gates.SoftGumbel, gates.STGumbel, gates.Rebar])
 def test_a_masked_gate_has_no_part_in_what_trains_the_temperature(kind, x64):
     """The derivatives by tau and eta of values and of squared gradients, as one tunes `Rebar`."""

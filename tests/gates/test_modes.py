@@ -86,6 +86,7 @@ def as_loss(g, matrix, states, scores, closed):
     return -jax.nn.log_softmax(scored)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "spread"), [(12, 1.0), (11, 300.0), (7, 1.0), (1, 1.0)])
 def test_in_float64_every_field_is_that_of_enumerate(n, spread, np_rng, x64):
     held, matrix = held_text(n, np_rng, spread=spread), np_rng.normal(size=(4, CLASSES))
@@ -139,6 +140,7 @@ def by_loops(model, params, batch, row):
     return -log_p[:, label], logits.argmax(axis=1) == label, np.exp(log_p), a
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("empty", ["max_gate", "soft", "zeros"])
 def test_every_text_is_what_a_loop_over_its_patterns_finds(empty):
     model, params = made(empty=empty)
@@ -175,6 +177,7 @@ def trained():
     return model, params, gates.gate_modes(model, params, make_batch(), draws=3)
 
 
+@pytest.mark.slow
 def test_the_draws_are_those_of_the_evaluation(trained):
     model, params, found = trained
     metrics, _ = jax.jit(GANetTask(model).evaluate)(params, make_batch())
@@ -207,6 +210,7 @@ def test_the_table_holds_means_and_errors_of_the_draws(trained):
     np.testing.assert_allclose(found.one_draw, (deviation, spread), **F64)
 
 
+@pytest.mark.slow
 def test_many_draws_come_to_the_exact_expectation(trained):
     model, params, _ = trained
     found = gates.gate_modes(model, params, make_batch(), draws=1000, key=jax.random.key(7))
@@ -217,6 +221,7 @@ def test_many_draws_come_to_the_exact_expectation(trained):
     np.testing.assert_allclose(by_draw.std(), found.one_draw[0], rtol=0.1)
 
 
+@pytest.mark.slow
 def test_long_and_weightless_texts_are_left_out(trained):
     model, params, whole = trained
     batch = make_batch()
@@ -260,6 +265,7 @@ def test_what_has_no_label_no_text_and_no_draw_is_refused():
             gates.measure(model, {}, batch, **few)
 
 
+@pytest.mark.slow
 def test_measured_gradients_are_those_of_the_estimator(trained):
     model, params, whole = trained
     batch = make_batch()
@@ -318,6 +324,7 @@ def test_the_summary_is_that_of_the_samples(np_rng):
     assert row.evaluations == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [(1.0, 1.0, 1.0), (1.0, 0.1, 0.01)])
 def test_z_is_a_normal_number_of_estimators_without_bias(scale, np_rng):
     def z(shift):
@@ -345,6 +352,7 @@ def test_what_is_within_rounding_is_exact(np_rng):
     ).shown_biased
 
 
+@pytest.mark.slow
 def test_the_second_text_of_another_length_compiles_nothing(trained, caplog):
     model, params, _ = trained
     network = _modes.StaticGANet(model)

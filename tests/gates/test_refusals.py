@@ -232,6 +232,7 @@ def test_bad_input_is_refused_by_name(call, parts, error):
     refused(call, parts, error)
 
 
+@pytest.mark.slow
 def test_what_is_close_to_a_refusal_is_accepted():
     estimators = (one for one in [gates.Reinforce(), gates.DisARM()])
     assert len(reported(estimators, draws=2)().rows) == 2

@@ -46,6 +46,7 @@ def test_unbiased_estimators_are_within_four_standard_errors(which, x64):
     assert noisy["Enumerate"] < 1e-20
 
 
+@pytest.mark.slow
 def test_biased_estimators_are_shown_biased_at_theta_1(x64):
     found = gates.report(quartic, np.array([1.0]), BIASED, key=jax.random.key(0), draws=16_384)
     assert len(found.rows) == len(BIASED) >= 7
@@ -53,6 +54,7 @@ def test_biased_estimators_are_shown_biased_at_theta_1(x64):
         assert row.z > 10, row
 
 
+@pytest.mark.slow
 def test_the_columns_are_the_statistics_of_the_draws(x64):
     draws, key = 512, jax.random.key(5)
     estimator, mask = gates.LeaveOneOut(3), np.array([1, 1, 0, 1], bool)
@@ -75,6 +77,7 @@ def test_the_columns_are_the_statistics_of_the_draws(x64):
     assert row.bias[2] == row.standard_error[2] == 0
 
 
+@pytest.mark.slow
 def test_an_infinite_gradient_is_no_unbiased_one():
     """sqrt has no finite slope where every gate is closed."""
     report = gates.report(
@@ -88,6 +91,7 @@ def test_an_infinite_gradient_is_no_unbiased_one():
     assert report.rows[1].z < 4
 
 
+@pytest.mark.slow
 def test_float32_and_bfloat16_logits_are_measured_in_float32():
     low = jnp.asarray([1.0], jnp.bfloat16)
     found = gates.report(
@@ -100,6 +104,7 @@ def test_float32_and_bfloat16_logits_are_measured_in_float32():
     assert biased.z > 10
 
 
+@pytest.mark.slow
 def test_the_report_is_a_table_and_plain_json():
     found = gates.report(
         quartic, np.ones(2, np.float32), ESTIMATORS[:3], key=jax.random.key(0), draws=16
@@ -123,6 +128,7 @@ def test_an_estimator_whose_class_is_no_dataclass_has_a_row():
     assert found.rows[0].title == "Score"
 
 
+@pytest.mark.slow
 def test_what_an_estimator_does_not_state_is_not_listed_as_unbiased():
     class Half(gates.ByValues):  # its mean is half the gradient
         def gradient(self, logits, noise, patterns, values):

@@ -127,6 +127,7 @@ def naive_bits(lexicon, words):
     return scores
 
 
+@pytest.mark.slow
 @both_scripts
 def test_texts_are_read_with_the_bits_of_a_loop(num_classes, texts, monkeypatch):
     """In parts of any size, and whatever was read before."""
@@ -348,6 +349,7 @@ def random_texts():
     return texts
 
 
+@pytest.mark.slow
 @both_scripts
 def test_the_open_words_alone_have_the_same_bits(num_classes, texts):
     splitter = social(

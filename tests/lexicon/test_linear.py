@@ -67,6 +67,7 @@ def test_the_logits_are_those_of_the_features_of_scikit_learn(fitted):
         np.testing.assert_allclose(linear.read(texts).logits, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["two", "three", "number"])
 def test_the_fit_is_that_of_scikit_learn(name):
     head, targets = TARGETS[name]

@@ -103,6 +103,7 @@ def test_logits_are_those_of_a_loop_over_words(number):
 
 
 # Below 500 texts the vectors have on average the length of the other features, then half of it.
+@pytest.mark.slow
 @pytest.mark.parametrize(("copies", "length"), [(1, 1.0), (7, 0.5)])
 def test_the_fit_is_logistic_regression_on_the_rows_of_a_loop(copies, length):
     # A last word without a vector changes no mean over the vectors of the words.
@@ -119,6 +120,7 @@ def test_the_fit_is_logistic_regression_on_the_rows_of_a_loop(copies, length):
     assert np.abs(without.read(texts).logits - expected).max() > 0.05
 
 
+@pytest.mark.slow
 def test_removing_unread_words_changes_no_bit_in_any_batch():
     lexicon = lexicons([0.4])[0]
     random = np.random.default_rng(1)
@@ -260,6 +262,7 @@ def package(tmp_path, monkeypatch):
     return folder, tokenizer, matrix
 
 
+@pytest.mark.slow
 def test_a_package_gives_the_mean_of_the_pieces_without_being_imported(package):
     _, tokenizer, matrix = package
     vectors = read_vectors("tinyvectors", TYPES)

@@ -118,6 +118,7 @@ def test_logits_equal_the_loop_over_words_and_layers(config, np_rng):
         assert output.states.shape == (3, layers, 4)
 
 
+@pytest.mark.slow
 def test_one_word_has_all_attention_and_a_text_without_words_is_finite(np_rng):
     task, batch = make_task(), make_batch(np_rng, lengths=(1, 0, 0))
     params = draw(task, batch)
@@ -130,6 +131,7 @@ def test_one_word_has_all_attention_and_a_text_without_words_is_finite(np_rng):
         assert np.all(np.isfinite(leaf))
 
 
+@pytest.mark.slow
 def test_gates_start_at_the_sigmoid_of_their_bias_and_every_matrix_at_glorot(np_rng):
     sizes = {"hidden": 40, "attention_hidden": 30, "num_layers": 5}
     task, batch = make_task(**sizes), make_batch(np_rng)

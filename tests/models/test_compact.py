@@ -37,6 +37,7 @@ def assert_answers_are_those_of_a_call(found, want):
     assert found.scores is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("empty", ["max_gate", "soft", "zeros"])
 def test_it_is_a_call_that_computes_less(empty, np_rng):
     config = {"gates_on": "input", "empty": empty, "num_layers": 2}
@@ -55,6 +56,7 @@ def test_it_is_a_call_that_computes_less(empty, np_rng):
     assert most[1] == (1 if empty == "max_gate" else 0)
 
 
+@pytest.mark.slow
 def test_slots_for_all_words_and_draws_of_gates(np_rng):
     task, batch = make_task(gates_on="input"), make_batch(np_rng, LENGTHS)
     params = draw(task, gate_bias=0.0)

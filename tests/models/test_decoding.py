@@ -116,6 +116,7 @@ def test_a_beam_of_one_is_greedy_search(np_rng):
             assert float(greedy.scores[row, 0]) == pytest.approx(total, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_no_row_depends_on_another(np_rng):
     table = chain(np_rng, rows=4)
     limits = np.array([6, 1, 3, 5])

@@ -107,6 +107,7 @@ def scores_of(passes):
     return means | {"density_tok": np.sum(parts["open"]) / np.sum(parts["tokens"])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("test_gate", "empty"),
     [("sample", "max_gate"), ("threshold", "soft"), ("multi_sample", "zeros")],

@@ -156,6 +156,7 @@ def test_every_configuration_with_a_rate_of_dropout_is_here():
 
 
 # the others have the encoder of the probe, and their sites are counted below
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     slow_but(

@@ -110,6 +110,7 @@ def _oracle(params, tokens, gates, merge="concat", post_tanh=True):
     return logits, weights, gate_logits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("train", "options"),
     [(True, {"post_tanh": False}), (False, {}), (False, {"merge": "sum", "score": "mlp1"})],
@@ -152,6 +153,7 @@ def test_padding_and_batch_company_change_no_evaluation(np_rng):
             np.testing.assert_array_equal(one.gates[0, 8:], 0.0)
 
 
+@pytest.mark.slow
 def test_a_text_without_words_is_evaluated_under_all_gates(np_rng):
     task, batch = make_task(), make_batch(np_rng, lengths=(0, 5, 8))
     metrics, predictions = evaluate(task, draw(task), batch)
@@ -159,6 +161,7 @@ def test_a_text_without_words_is_evaluated_under_all_gates(np_rng):
     assert predictions["attended"][0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty_on", ["gate", "prob"])
 def test_penalty_is_lambda_times_the_mean_gate_over_true_lengths(penalty_on, np_rng):
     batch = make_batch(np_rng)

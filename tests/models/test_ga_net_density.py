@@ -103,6 +103,7 @@ def loss(task, params, rngs):
     )
 
 
+@pytest.mark.slow
 def test_the_loss_is_cross_entropy_and_the_constraint_of_real_rows():
     rngs = {"dropout": jax.random.key(1), "gate": jax.random.key(2)}
     model = make(density=0.3, embedding_dropout=0.0, pool_dropout=0.0)
@@ -164,6 +165,7 @@ def test_gates_that_are_given_are_used_as_in_calls_with_each(empty):
     np.testing.assert_allclose(found.attention, weights / np.where(total, total, 1), **F32)
 
 
+@pytest.mark.slow
 def test_thresholds_that_are_given_are_those_of_the_call():
     model = make(test_gate="threshold")
     params = drawn(model)
@@ -180,6 +182,7 @@ def soft_gates(model, params, gates):
     return model.apply({"params": params}, batch(), gates, soft=True, method=GANet.with_gates)
 
 
+@pytest.mark.slow
 def test_soft_gates_that_are_given_weigh_attention():
     model = make()
     params = drawn(model)
@@ -208,6 +211,7 @@ def apply(model, params, rngs=None):
     return model.apply({"params": params}, batch(), rngs=rngs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["sample", "multi_sample"])
 def test_without_the_stream_of_gates_they_are_thresholded(mode):
     model = make(test_gate=mode)
@@ -223,6 +227,7 @@ def test_without_the_stream_of_gates_they_are_thresholded(mode):
     np.testing.assert_array_equal(again.gates, wanted.gates)
 
 
+@pytest.mark.slow
 def test_batches_of_inference_need_no_numbers_of_examples():
     model = make()
     params = drawn(model)

@@ -28,6 +28,7 @@ def program(task, params):
     )
 
 
+@pytest.mark.slow
 def test_the_default_is_the_soft_relaxation():
     before, after = make(), make(estimator="soft_gumbel")
     params = drawn(before)
@@ -35,6 +36,7 @@ def test_the_default_is_the_soft_relaxation():
     assert before.config.gates.estimation == "soft_gumbel"
 
 
+@pytest.mark.slow
 def test_an_estimator_that_is_given_is_that_of_its_name():
     named_one, given = make(estimator="reinmax"), make()
     params = drawn(given)
@@ -98,6 +100,7 @@ def by_patterns(task, params):
     return total, slope
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on", ["attention", "input"])
 def test_enumeration_trains_by_the_exact_gradient(on):
     (values, slopes, _), task, params = gradients("enumerate", on)
@@ -106,6 +109,7 @@ def test_enumeration_trains_by_the_exact_gradient(on):
     np.testing.assert_allclose(slopes[0], slope, rtol=2e-3, atol=2e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "on"), [("disarm", "attention"), ("leave_one_out", "input"), ("rebar", "attention")]
 )
@@ -119,6 +123,7 @@ def test_unbiased_estimators_train_by_the_exact_gradient_in_the_mean(name, on):
         assert abs(drawn_values.mean() - truth) < 4.5 * error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["leave_one_out", "rebar"])
 def test_metrics_are_of_the_first_draw_that_the_loss_has(name):
     model = make(estimator=name, **PLAIN)
@@ -138,6 +143,7 @@ def test_metrics_are_of_the_first_draw_that_the_loss_has(name):
     np.testing.assert_allclose(density.total, (shares * weight).sum(), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_penalty_of_an_estimate_by_values_is_its_expectation():
     strength = 0.3
     tasks = [
@@ -154,6 +160,7 @@ def test_the_penalty_of_an_estimate_by_values_is_its_expectation():
     np.testing.assert_allclose(totals[1] - totals[0], strength * expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_temperature_falls_with_the_steps():
     task = GANetTask(make(temperature=2.0, final_temperature=0.5, temperature_steps=10))
     params = drawn(task.model)
@@ -179,6 +186,7 @@ def test_the_temperature_falls_with_the_steps():
     assert modes[0] == modes[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", [None, "rebar"])
 def test_a_temperature_that_is_swept_is_where_its_schedule_starts(estimator):
     moving = {"final_temperature": 0.25, "temperature_steps": 10, "estimator": estimator, **PLAIN}
@@ -233,6 +241,7 @@ class TwoDraws:
         return gates.attached((values[0] + values[1]) / 2, logits, gradient)
 
 
+@pytest.mark.slow
 def test_an_estimator_of_ones_own_trains():
     own = GANetTask(make(**PLAIN), estimator=TwoDraws())
     task = GANetTask(make(estimator="leave_one_out", **PLAIN))

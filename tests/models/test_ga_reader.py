@@ -201,6 +201,7 @@ def oracle_loss(config, params, batch):
     return sum(-np.log(oracle(config, params, one)[one["label"]]) for one in examples)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("listed", "config"),
     slow_but(
@@ -246,6 +247,7 @@ def test_probabilities_and_gradients_equal_the_loop(listed, config, np_rng, x64)
         np.testing.assert_allclose(got, slope, **F64)
 
 
+@pytest.mark.slow
 def test_one_hop_is_the_same_program_whatever_the_gating(np_rng):
     batch = make_batch(np_rng)
     params = draw(make_task(hops=1), batch)
@@ -322,6 +324,7 @@ def test_kernels_start_as_the_program_of_the_paper_drew_them(np_rng):
 # -- invariances -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_empty_documents_and_queries_have_finite_gradients_and_no_loss(np_rng):
     task = make_task(dropout=0.0, feature=True, char_dim=2)
     batch = make_batch(np_rng, documents=(6, 0, 3), queries=(4, 3, 2))
@@ -376,6 +379,7 @@ def test_examples_without_an_answer_are_not_trained_on_and_count_as_wrong(np_rng
     jax.tree.map(np.testing.assert_array_equal, grads, others)
 
 
+@pytest.mark.slow
 def test_evaluation_reports_every_example(np_rng):
     task = make_task()
     batch = make_batch(np_rng)

@@ -68,6 +68,7 @@ def deleted(batch, gates):
     return batch | {"tokens": tokens, "lengths": lengths}, rest
 
 
+@pytest.mark.slow
 def test_hard_gates_read_the_open_words_alone_and_soft_ones_scale_what_is_read(np_rng):
     task = make_task(gates_on="input", test_gate="threshold", **QUIET)
     batch = make_batch(np_rng, LENGTHS)
@@ -92,6 +93,7 @@ def test_hard_gates_read_the_open_words_alone_and_soft_ones_scale_what_is_read(n
     assert np.abs(grads["auxiliary"]["gate"]["kernel"]).max() > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("empty", ["max_gate", "zeros"])
 def test_without_the_closed_words_the_text_says_the_same_to_the_last_bit(empty, np_rng, x64):
     batch = make_batch(np_rng, LENGTHS)
@@ -112,6 +114,7 @@ def test_without_the_closed_words_the_text_says_the_same_to_the_last_bit(empty, 
     assert min(leaks["attention"]) > 1e-6
 
 
+@pytest.mark.slow
 def test_a_closed_word_has_no_gradient_and_an_open_one_has(np_rng):
     task = make_task(gates_on="input")
     batch = make_batch(np_rng, (8, 8))
@@ -142,6 +145,7 @@ def skipping_loss(params, xs, gates, label):
     return np.log(np.exp(logits).sum()) - logits[label]
 
 
+@pytest.mark.slow
 def test_straight_through_reads_the_open_words_alone_and_has_the_slope_of_soft_gates(np_rng, x64):
     tau = 0.7
     options = {"estimator": "st_gumbel", "penalty": 0.0, "temperature": tau}
@@ -177,6 +181,7 @@ def noises(batch):
     return np.asarray(F.example_noise(keys, batch["tokens"].shape[1]), np.float64)
 
 
+@pytest.mark.slow
 def test_straight_through_trains_two_layers_with_dropout_in_bfloat16(np_rng):
     options = {"estimator": "st_gumbel", "num_layers": 2, "recurrent_dropout": 0.2}
     task = make_task(gates_on="input", layer_dropout=0.2, dtype="bfloat16", **options)
@@ -188,6 +193,7 @@ def test_straight_through_trains_two_layers_with_dropout_in_bfloat16(np_rng):
     assert min(jax.tree.leaves(slopes)) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("empty", ["soft", "zeros"])
 def test_a_row_without_an_open_gate_follows_the_empty_rule(empty, np_rng):
     task = make_task(gates_on="input", empty=empty)
@@ -206,6 +212,7 @@ def test_a_row_without_an_open_gate_follows_the_empty_rule(empty, np_rng):
         np.testing.assert_array_equal(closed[1], 0)
 
 
+@pytest.mark.slow
 def test_every_draw_of_evaluation_is_what_the_same_gates_give(np_rng):
     task = make_task(gates_on="input")
     batch = make_batch(np_rng, LENGTHS)

@@ -43,6 +43,7 @@ def test_translations_are_learned_by_heart_and_found_by_the_search():
         np.testing.assert_array_equal(found[:length], target[:length])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["agt", "rau_language"])
 def test_frozen_word_vectors_have_no_gradient_and_start_from_the_table(name):
     one = make(name, freeze_embeddings=True)

@@ -46,6 +46,7 @@ def test_parameter_counts_of_the_paper(cell, count):
 
 
 # of texts it is a matter of test_every_task
+@pytest.mark.slow
 @pytest.mark.parametrize(("cell", "train"), [("rau", True), ("lstm", False)])
 def test_padding_and_batch_company_change_no_image(cell, train, np_rng):
     rates = dict.fromkeys(("embedding_dropout", "recurrent_dropout", "state_dropout"), 0.3)

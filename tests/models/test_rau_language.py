@@ -149,6 +149,7 @@ def test_the_score_is_the_cross_entropy_of_the_logits(np_rng):
     np.testing.assert_array_equal(output.states[1, 3:], 0.0)
 
 
+@pytest.mark.slow
 def test_the_loss_is_the_summed_cost_times_the_steps_and_padding_has_no_part(np_rng):
     task, batch = make_task(), make_batch(np_rng)
     params, carry = draw(task, batch, np_rng), zeros(task, batch)
@@ -172,6 +173,7 @@ def test_the_loss_is_the_summed_cost_times_the_steps_and_padding_has_no_part(np_
 # windows -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", CARRIED, ids=ids)
 def test_two_windows_equal_one_and_a_reset_row_begins_anew(config, np_rng):
     task = make_task(**config)
@@ -222,6 +224,7 @@ def test_padding_changes_no_cost_and_no_carry(config, np_rng):
 NOISY = {"embedding_dropout": 0.5, "layer_dropout": 0.5, "state_dropout": 0.5}
 
 
+@pytest.mark.slow
 def test_dropout_bits_belong_to_the_example(np_rng):
     task, batch = make_task(**NOISY), make_batch(np_rng, lengths=(5, 5, 5))
     batch |= {name: np.repeat(batch[name][:1], 3, axis=0) for name in ("tokens", "targets")}
@@ -265,6 +268,7 @@ def test_training_without_dropout_needs_no_random_bits(np_rng):
 # parameters ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_init_scale_bounds_every_kernel_and_biases_are_zero(np_rng):
     network = grouped(RAUConfig, hidden=20, embedding_dim=20, num_layers=2, init_scale=0.05)
     task = RAULanguageTask(RAULanguageModel(network, vocab_size=50))

@@ -114,6 +114,7 @@ def test_an_encoder_is_the_equations_of_its_layers(norm, relative):
         np.testing.assert_array_equal(got.states[row, length:], 0)
 
 
+@pytest.mark.slow
 def test_pretrained_vectors_are_taken_as_they_are_and_drawn_ones_are_scaled():
     plain, params = encoder(select_layers=(0,))
     table = params["embed"]["embedding"] * np.float32(8**0.5)
@@ -193,6 +194,7 @@ def detector(**options):
     return task, draw(task.init, batch_of())
 
 
+@pytest.mark.slow
 def test_a_detector_points_to_words_by_its_equations():
     task, params = detector()
     batch = batch_of()
@@ -221,6 +223,7 @@ def test_a_detector_points_to_words_by_its_equations():
     assert predictions["selected_heads"].shape == (4, 1, 2)
 
 
+@pytest.mark.slow
 def test_the_cap_bounds_the_gradient_of_the_selector_and_of_nothing_behind_it():
     (_, params), batch = probe(), batch_of()
     sharp = jax.tree.map_with_path(
@@ -240,6 +243,7 @@ def test_the_cap_bounds_the_gradient_of_the_selector_and_of_nothing_behind_it():
             np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-7, err_msg=name)
 
 
+@pytest.mark.slow
 def test_a_label_outside_the_classes_has_no_finite_loss():
     task, params = probe(selected_weight=0.1)
     batch = batch_of() | {"label": np.array([0, 1, 3, 0], np.int32)}

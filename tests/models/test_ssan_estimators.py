@@ -67,12 +67,14 @@ def program(task):
     return str(jax.make_jaxpr(cost)(parameters(task)))
 
 
+@pytest.mark.slow
 def test_the_default_is_straight_through():
     before, after = probe(), probe(estimator="st_gumbel")
     assert before.model.config.gates.estimation == "st_gumbel"
     assert program(before) == program(after)
 
 
+@pytest.mark.slow
 def test_a_layer_takes_an_estimator_as_it_takes_its_name():
     words = np.ones((2, 3, 4), np.float32)
 
@@ -179,6 +181,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "shared", "own"), CASES)
 def test_unbiased_estimators_train_by_the_exact_gradient_in_the_mean(name, shared, own):
     task = MAKERS[name](**shared, **own)
@@ -200,6 +203,7 @@ def test_unbiased_estimators_train_by_the_exact_gradient_in_the_mean(name, share
     np.testing.assert_array_less(off, 4.5 * error + 1e-6)
 
 
+@pytest.mark.slow
 def test_the_passes_of_an_estimate_differ_in_the_selections_alone():
     """Where nothing depends on these, no draw of dropout does as if something did."""
     rates = dict.fromkeys(SILENT, 0.3)
@@ -280,6 +284,7 @@ def test_training_reaches_the_density():
     assert abs(shares[None] - 0.2) > 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ssan_reordering", "ssan_translation", "ssan_tagger"])
 def test_every_task_can_be_trained_by_values_of_its_loss(name):
     layers = {"num_layers": 2, "select_layers": (1, 2)}

@@ -59,6 +59,7 @@ def by_path(params):
     return {jax.tree_util.keystr(at, simple=True, separator="/"): x for at, x in leaves}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(["probe", "nli", "tagger"], "tagger"))
 def test_frozen_words_and_selectors_stay_without_optimiser_state_and_others_have_one(name):
     one = made(name, freeze_embeddings=True, freeze_selector=True)
@@ -100,6 +101,7 @@ def test_a_frozen_encoder_is_frozen_as_a_whole():
     assert np.any(slopes["parts"]["kernel"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(["reordering", "nli"], "nli"))
 def test_a_frozen_selector_has_no_gradient_and_selects_in_training_as_in_evaluation(name):
     one = made(name, freeze_embeddings=False, freeze_selector=True)
@@ -126,6 +128,7 @@ def test_a_frozen_selector_has_no_gradient_and_selects_in_training_as_in_evaluat
     np.testing.assert_array_equal(output.logits, evaluation.logits)
 
 
+@pytest.mark.slow
 def test_frozen_words_of_another_width_are_mapped_to_that_of_the_layers():
     one = made("reordering", freeze_embeddings=True, hidden=8, embedding_dim=4)
     first, last = trained(one)

@@ -76,6 +76,7 @@ def oracle(p, tokens):
     return (weights / weights.sum(0) * s).sum(0)
 
 
+@pytest.mark.slow
 def test_logits_equal_loops_over_words(np_rng):
     model, params = made(select_layers=(0,))
     batch = batch_of(np_rng)
@@ -91,6 +92,7 @@ def test_logits_equal_loops_over_words(np_rng):
                                    atol=1e-5)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_multi_dimensional_attention_equals_loops_over_features(np_rng):
     states = np_rng.normal(size=(1, 4, 6)).astype(np.float32)
     mask = np.array([[True, True, True, False]])

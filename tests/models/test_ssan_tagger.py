@@ -41,6 +41,7 @@ def made(**options):
     return task, drawn(task.init, batch_of(np.random.default_rng(0)), std=0.3, rng=5)
 
 
+@pytest.mark.slow
 def test_labels_depend_on_which_word_is_the_predicate(np_rng):
     task, params = made()
     batch = batch_of(np_rng)
@@ -50,6 +51,7 @@ def test_labels_depend_on_which_word_is_the_predicate(np_rng):
     assert not np.any(one[1, 3:])  # padding
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [False, True])
 def test_a_label_that_training_does_not_know_is_wrong_and_costs_nothing(first, np_rng):
     task, params = made()
@@ -74,6 +76,7 @@ def test_a_label_that_training_does_not_know_is_wrong_and_costs_nothing(first, n
         assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(gradient))
 
 
+@pytest.mark.slow
 def test_matrices_start_orthogonal_and_words_have_half_of_the_width():
     one = make("ssan_tagger", num_layers=2)
     params = jax.jit(one.task.init)(jax.random.key(0), one.batch)

@@ -63,6 +63,7 @@ VARIANTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", slow_but(VARIANTS, VARIANTS[1]), ids=["pre", "post", "untied"])
 def test_decoding_with_a_cache_equals_the_whole_target(np_rng, options):
     model, params = trained(**options)
@@ -101,6 +102,7 @@ def test_a_target_word_is_not_seen_before_it_is_predicted(np_rng):
         assert not np.allclose(before[row, 4:], after[row, 4:])
 
 
+@pytest.mark.slow
 def test_translations_depend_on_neither_padding_nor_the_rest_of_the_batch(np_rng):
     model, params = trained()
     batch = batch_of(np_rng, [5, 2, 1], [2, 2, 2])
@@ -116,6 +118,7 @@ def test_translations_depend_on_neither_padding_nor_the_rest_of_the_batch(np_rng
     assert not np.isin(ended[ended > 0], [0, 1, 2]).any()
 
 
+@pytest.mark.slow
 def test_the_score_of_a_translation_is_its_log_probability(np_rng):
     model, params = trained()
     batch = batch_of(np_rng, [4, 3], [2, 2])
@@ -158,6 +161,7 @@ def test_a_text_beyond_the_position_table_is_refused(np_rng):
         search(model, params, batch_of(np_rng, [3], [3]), extra=20)
 
 
+@pytest.mark.slow
 def test_the_selector_is_in_the_chosen_encoder_layers_only():
     shapes = {}
     for layers in ((0,), (1,), (1, 2)):

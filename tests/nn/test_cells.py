@@ -99,6 +99,7 @@ def test_a_cell_takes_any_number_of_batch_axes_and_half_precision():
     np.testing.assert_array_equal(grid.cell[0, :, 0], state.cell)
 
 
+@pytest.mark.slow
 def test_names_of_axes_stay_at_the_parameters():
     """`with_partitioning` boxes what it draws, and a block of a gate is drawn on its own."""
     axes = nn.with_partitioning(nn.initializers.lecun_normal(), (None, "model"))
@@ -171,6 +172,7 @@ def test_an_attention_without_weights_returns_its_output(module):
         np.testing.assert_array_equal(other, output)
 
 
+@pytest.mark.slow
 def test_a_stream_without_use_warns_once():
     rngs = {"dropout": jax.random.key(1), "gate": jax.random.key(2)}
     _warn_once.cache_clear()

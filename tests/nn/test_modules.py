@@ -30,6 +30,7 @@ def filled(module, *inputs):
     return drawn(module.init, *inputs)
 
 
+@pytest.mark.slow
 def test_bidirectional_stack_equals_the_functional_calls():
     xs, mask = normal(3, 6, 4), real([6, 2, 0], 6)
     module = gnn.LSTM(5, num_layers=2, bidirectional=True)
@@ -67,6 +68,7 @@ def test_lengths_say_what_their_mask_says():
         jax.eval_shape(functools.partial(module.apply, lengths=lengths), variables, xs, mask)
 
 
+@pytest.mark.slow
 def test_resets_keep_segments_apart_in_all_layers_and_directions():
     xs, resets = normal(2, 5, 3), np.broadcast_to(np.arange(5) == 3, (2, 5))
     module = gnn.GRU(4, num_layers=2, bidirectional=True)
@@ -165,6 +167,7 @@ def test_of_bfloat16_are_the_products_alone(kind):
 NARROW = dict.fromkeys(("kernel_init", "recurrent_kernel_init"), symmetric_uniform(0.05))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "module",
     [
@@ -216,6 +219,7 @@ def test_the_initial_carry_is_the_one_that_none_stands_for(module):
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "more", "candidates"),
     [(gnn.GRU, {"reset_after": True}, 1), (gnn.RAU, {}, 3), (gnn.RAU, {"attention": "matrix"}, 1)],
@@ -258,6 +262,7 @@ def test_attention_pool_takes_gates_or_log_gates():
         module.apply(variables, states, mask, gates=gates, log_gates=gates)
 
 
+@pytest.mark.slow
 def test_gate_predictor_closes_padding():
     xs, mask = normal(2, 4, 3), real([4, 2], 4)
     wide = np.pad(xs, ((0, 0), (0, 3), (0, 0)), constant_values=9.0), np.pad(mask, ((0, 0), (0, 3)))

@@ -79,6 +79,7 @@ def test_values_equal_those_of_linen(name):
     chex.assert_trees_all_close(got, want, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell", "RAUCell"])
 def test_a_cell_runs_in_rnn_with_the_parameters_of_a_layer(kind):
     cell = getattr(gnnx, kind)(D, H, rngs=nnx.Rngs(1))
@@ -109,6 +110,7 @@ class Classifier(nnx.Module):
         return self.head(states.mean(1))[:, 0], selection.gates
 
 
+@pytest.mark.slow
 def test_modes_reach_dropout_and_gates_and_each_call_draws_anew():
     model = Classifier(nnx.Rngs(0))
 
@@ -130,6 +132,7 @@ def test_modes_reach_dropout_and_gates_and_each_call_draws_anew():
     assert np.abs(run(model, XS)[1] - states).max() > 1e-2
 
 
+@pytest.mark.slow
 def test_the_state_splits_merges_and_trains():
     model = Classifier(nnx.Rngs(0), selector="none", dropout=0.1)
     graph, params, rest = nnx.split(model, nnx.Param, ...)
@@ -157,6 +160,7 @@ def test_the_state_splits_merges_and_trains():
     assert losses[-1] < 0.5 * losses[0]
 
 
+@pytest.mark.slow
 def test_an_attention_decodes_and_attends_to_a_source_of_another_width():
     attention = gnnx.SelectiveSelfAttention(2, D, causal=True, selector="none", rngs=nnx.Rngs(0))
     cross = gnnx.SelectiveSelfAttention(1, D, source_features=2, features=D, rngs=nnx.Rngs(0))
@@ -208,6 +212,7 @@ def test_the_first_argument_is_that_of_linen_where_it_has_a_default():
         assert twin == linen
 
 
+@pytest.mark.slow
 def test_layers_pass_their_arguments_on():
     rau = gnnx.RAU(D, H, bidirectional=False, rngs=nnx.Rngs(0))
     weights = rau.attention_weights(XS, lengths=LENGTHS)

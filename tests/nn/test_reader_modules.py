@@ -21,6 +21,7 @@ def gru_both_ways(params, xs, mask, **options):
 GRU = {"reset_after": True, "recurrent_bias": False}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gating", "token_attention"), [("multiply", True), ("concat", False), (None, True)]
 )

@@ -62,6 +62,7 @@ def test_a_cell_of_this_library_is_the_program_of_its_layer(name):
     assert program(own) == program(layer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lstm", "rau"])
 def test_a_cell_of_flax_has_masks_resets_carries_and_both_dropouts(name):
     """`masked_scan` of the step against `lstm` and `rau`, in values and gradients."""
@@ -97,6 +98,7 @@ def test_a_cell_of_flax_has_masks_resets_carries_and_both_dropouts(name):
     chex.assert_trees_all_close(got, want, atol=2e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [nn.OptimizedLSTMCell, nn.MGUCell])
 def test_flax_s_cells_run_as_in_bidirectional(kind):
     theirs = nn.Bidirectional(nn.RNN(kind(H)), nn.RNN(kind(H)))
@@ -129,6 +131,7 @@ def test_a_step_of_masked_scan_and_a_cell_of_images_are_stacked():
     assert jax.eval_shape(run, jax.random.key(0), images)[0].shape == (2, T, 4, 4, 2)
 
 
+@pytest.mark.slow
 def test_nnx_cells_draw_dropout_carry_on_and_split():
     cell = functools.partial(nnx.OptimizedLSTMCell, hidden_features=H)
     module = gnnx.Recurrent(cell, D, num_layers=2, dropout=0.5, rngs=nnx.Rngs(0))

@@ -62,6 +62,7 @@ BY_DERIVATIVE = ("straight_through", "reinmax", "hard_concrete", "hard_kuma")
 BY_VALUES = ("leave_one_out", "arm", "disarm")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "selector", ["st_gumbel", "soft_gumbel", "mean_field", "reinforce", *BY_DERIVATIVE, *BY_VALUES]
 )
@@ -102,6 +103,7 @@ def test_training_draws_and_inference_thresholds(selector, inputs):
     assert (size > 0) == (selector not in ("reinforce", *BY_VALUES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("selector", BY_VALUES)
 def test_a_score_has_the_slopes_of_its_estimator(selector, inputs):
     """In NumPy, from the gates of two passes under opposite noise."""
@@ -148,6 +150,7 @@ def test_training_needs_keys_and_inference_none(inputs):
     np.testing.assert_array_equal(first, second)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "empty"),
     [({"block": 2}, "self"), ({"remat": True}, "zero")],
@@ -201,6 +204,7 @@ def test_a_step_in_blocks_takes_less_than_half_the_memory():
     assert memory(32) < 0.5 * memory(None)
 
 
+@pytest.mark.slow
 def test_local_heads_start_at_the_words_before_and_after(inputs):
     """Of M = 3 heads; with equal products a weight is that of the biases alone."""
     module = gnn.SelectiveSelfAttention(3, D + 1, selector="none", relative="local", max_offset=2)
@@ -220,6 +224,7 @@ def test_local_heads_start_at_the_words_before_and_after(inputs):
             np.testing.assert_array_equal(weights[row, head, :, length:], 0)
 
 
+@pytest.mark.slow
 def test_a_shared_selector_selects_the_same_for_all_heads(inputs):
     module, variables = made(inputs, selector="st_gumbel", share_heads=True)
     assert variables["params"]["selector_query"]["kernel"].shape == (D, 1, D)
@@ -237,6 +242,7 @@ def test_a_shared_selector_selects_the_same_for_all_heads(inputs):
     )
 
 
+@pytest.mark.slow
 def test_a_temperature_may_be_traced(inputs):
     module, variables = made(inputs, selector="soft_gumbel", temperature=0.5)
     call = jax.jit(

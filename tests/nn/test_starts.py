@@ -18,6 +18,7 @@ XS = np.random.default_rng(0).normal(size=(2, 3, D)).astype(np.float32)
 MASK = np.array([[1, 1, 1], [1, 0, 0]], bool)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "gates"), [(gnn.LSTM, 4), (gnn.GRU, 3), (gnn.RAU, 5)])
 def test_every_gate_starts_with_an_orthogonal_kernel_of_its_own(kind, gates):
     params = jax.jit(kind(H).init)(jax.random.key(0), XS)["params"]["layer_0"]["forward"]

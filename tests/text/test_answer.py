@@ -30,6 +30,7 @@ def document(tmp_path):
     return ["--document", str(path), *QUESTION]
 
 
+@pytest.mark.slow
 def test_an_export_holds_the_words_with_their_digests(folders):
     run, out = folders
     for name in ("vocabulary.json", "characters.json"):
@@ -40,6 +41,7 @@ def test_an_export_holds_the_words_with_their_digests(folders):
     assert config["config"] == json.loads((run / "config.json").read_text())["config"]
 
 
+@pytest.mark.slow
 def test_the_paper_the_run_and_the_export_answer_alike(folders, document, capsys, tmp_path):
     run, out = folders
     assert of_paper(["answer", "--workdir", str(run), *document]) == 0
@@ -55,6 +57,7 @@ def test_the_paper_the_run_and_the_export_answer_alike(folders, document, capsys
     assert list(tmp_path.iterdir()) == [tmp_path / "d.txt"]
 
 
+@pytest.mark.slow
 def test_a_candidate_of_several_words_counts_where_it_occurs_as_a_whole(
     folders, document, capsys, tmp_path
 ):

@@ -42,6 +42,7 @@ def pairs(tmp_path_factory):
     return PairClassifier.load(draw_pair("ssan").save(folder, overwrite=False))
 
 
+@pytest.mark.slow
 def test_predictions_are_an_array_of_labels(fitted):
     labels = fitted.predict(QUERIES)
     assert type(labels) is np.ndarray
@@ -69,6 +70,7 @@ def test_a_saved_one_predicts_the_same_bits(fitted, tmp_path):
     np.testing.assert_array_equal(copy.predict_proba(X), fitted.predict_proba(X))
 
 
+@pytest.mark.slow
 def test_pairs(pairs, tmp_path, monkeypatch):
     texts = [("a dull film", "a slow film"), ("a story", "the old story")]
     found = pairs.predict(texts)
@@ -150,6 +152,7 @@ check("train", "films.csv", "--out", "model", absent=set())
 """
 
 
+@pytest.mark.slow
 def test_a_model_without_a_network_is_trained_and_used_without_jax(tmp_path):
     """Nor is scikit-learn or SciPy imported to use one."""
     write_csv(tmp_path / "films.csv", TEXTS)

@@ -83,6 +83,7 @@ def test_training_leaves_one_folder_with_a_card_and_a_report(here):
     assert leak["words_not_read"] + leak["words_read"] == 4 * 4
 
 
+@pytest.mark.slow
 def test_standard_input_is_read_line_by_line(here, capsys, monkeypatch):
     def predict(*args):
         lines = ["dull film", "", "warm " + ESCAPE, "\xff" + ESCAPE, "bright\r"]
@@ -107,6 +108,7 @@ def test_standard_input_is_read_line_by_line(here, capsys, monkeypatch):
     assert "got 'caf\\udce9': not utf-8: byte 0xe9" in said
 
 
+@pytest.mark.slow
 def test_explanations_of_the_lines_of_standard_input(here, capsys, monkeypatch):
     def explain(content, *options):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
@@ -424,6 +426,7 @@ def test_minutes_stop_a_run_that_holds_its_share(here, tmp_path, monkeypatch, ca
     assert "label" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_results_replace_no_input_and_no_file_of_another_kind(here, tmp_path, capsys):
     copy, table = tmp_path / "reviews.jsonl", write_csv(tmp_path / "table.csv", TEXTS)
     rows = [json.dumps({"text": text, "label": label}) for text, label in TEXTS]
@@ -455,6 +458,7 @@ def test_a_folder_may_have_any_name(name, tmp_path, capsys):
     assert jsonl(capsys.readouterr().out)[0]["label"] == "bad"
 
 
+@pytest.mark.slow
 def test_pairs_are_two_columns_and_their_share_is_of_pairs_of_words(tmp_path, capsys):
     path = write_csv(tmp_path / "renamed.csv", [("a film", "dull", "neutral")], ("s1", "s2", "v"))
     out = str(draw_pair("ssan").save(tmp_path / "m", overwrite=False))
@@ -636,6 +640,7 @@ def test_a_set_that_is_not_there_is_prepared_by_another_command(
     assert "name their folder (gatedjax data prepare NAME --manual-dir DIR)" in said
 
 
+@pytest.mark.slow
 def test_files_without_a_header_are_predicted_and_measured(here, capsys):
     (here / "bare.csv").write_text("warm new film here,good\ndull old film now,bad\n")
     header = ["--columns", "text,label"]

@@ -51,6 +51,7 @@ def folder(tmp_path_factory):
     return place / "model"
 
 
+@pytest.mark.slow
 def test_the_example_of_the_card_loads_the_model(folder, monkeypatch):
     card = (folder / "README.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
@@ -92,6 +93,7 @@ def curve_of(*entries, n=1000):
     return [{"loss": a, "error": b, "by_prior": c, "n": n} for a, b, c in entries]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("worse", [0.0, 1.0])
 def test_folds_choose_the_rank_of_the_words_at_the_share_of_a_user(worse, monkeypatch):
     ranks = []
@@ -250,6 +252,7 @@ def test_numbers_that_overflow_in_a_prediction_are_refused(folder, tmp_path, cap
     assert "the logits of a lexicon must be finite" in output.err
 
 
+@pytest.mark.slow
 def test_weights_and_classes_change_the_fit():
     """A rare class gets texts that most others would get without the weights."""
     texts, labels = map(list, zip(*TEXTS[:30], strict=True))
@@ -270,6 +273,7 @@ def test_weights_and_classes_change_the_fit():
     np.testing.assert_array_equal(probability(weighted), probability(balanced))
 
 
+@pytest.mark.slow
 def test_weights_stay_with_their_texts_if_a_text_is_set_aside():
     rng = np.random.default_rng(0)
     weights = rng.uniform(0.1, 2, len(X))
@@ -279,6 +283,7 @@ def test_weights_stay_with_their_texts_if_a_text_is_set_aside():
     np.testing.assert_array_equal(other.predict_proba(QUERIES), model.predict_proba(QUERIES))
 
 
+@pytest.mark.slow
 def test_the_metric_chooses_the_density():
     # Many texts of a class hide that the texts of another are missed without their words.
     texts = [f"plain words number {i} of these" for i in range(300)]
@@ -407,6 +412,7 @@ def test_faithfulness_names_the_measure_of_a_lexicon(fitted):
             faithfulness(model, {}, {"tokens": [[1]], "lengths": [1]})
 
 
+@pytest.mark.slow
 def test_no_line_of_a_command_is_wider_than_the_terminal(tmp_path, capsys, monkeypatch):
     """With long names of classes, one of them Chinese, and long words."""
     wide = 60

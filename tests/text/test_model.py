@@ -66,6 +66,7 @@ def alone(model):
     return run
 
 
+@pytest.mark.slow
 def test_every_text_is_read_as_if_it_were_alone(model, alone):
     texts = [text for text in drawn(300) if len(text[0].split()) in (1, 7, 9)] * 3
     assert len(texts) > 30
@@ -82,6 +83,7 @@ def test_every_text_is_read_as_if_it_were_alone(model, alone):
         np.testing.assert_allclose(one.gates, 1 / (1 + np.exp(-output.gate_logits[0])), **F32)
 
 
+@pytest.mark.slow
 def test_order_is_kept_across_chunks_and_failures(model, monkeypatch):
     texts = [*drawn(9), ("",), *drawn(4, seed=2), (" \t ",), ("\x00\x1b\x9b",), (3,), ("a", "b")]
     monkeypatch.setattr(_base, "CHUNK", 4)
@@ -117,6 +119,7 @@ def test_the_first_prediction_is_there_before_the_last_text_is_read(model):
     assert next(model.predict(texts())).label in model.classes
 
 
+@pytest.mark.slow
 def test_a_long_text_is_read_to_its_end(model):
     text = " ".join(["dull", "film"] * 2500)
     (long,), (short,) = (
@@ -156,6 +159,7 @@ def test_batches_hold_every_text_once_in_those_shapes(model):
     assert shapes <= {(size, edge) for edge in edges for size in sizes_of(edge)}
 
 
+@pytest.mark.slow
 def test_gates_that_are_given_are_those_of_single_calls(model):
     tokens = ("dull", "old", "film")
     gates = np.array([[1, 0, 1], [0, 1, 0], [1, 1, 1]], np.float32)

@@ -132,6 +132,7 @@ def test_the_reports_count_the_texts_that_are_not_read(folder, fitted, tmp_path,
     assert fitted.report_["validation"]["by_prior"] == 0
 
 
+@pytest.mark.slow
 def test_texts_that_are_not_read_are_no_evidence_for_the_temperature():
     held = make_rows(120, 1)
     for row in range(0, 120, 4):
@@ -159,6 +160,7 @@ def test_a_model_of_vectors_has_the_frequencies_for_a_text_without_a_token():
     np.testing.assert_allclose(explanation.reasons.prior, np.log(list(PRIOR.values())))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ganet", "agt"])
 def test_an_untrained_network_answers_a_text_without_a_word_by_its_prior(name):
     model = dataclasses.replace(draw_model(name), prior=(0.25, 0.75))
@@ -200,6 +202,7 @@ def test_the_explorer_marks_unknown_words_and_has_the_note(fitted):
     assert NOTHING_KNOWN in one["note"].lower()
 
 
+@pytest.mark.slow
 def test_a_share_that_leaves_texts_to_the_prior_is_not_chosen():
     """With the words of one class alone the prior would be right for the other, by chance."""
     texts = [f"{word} film{i % 7}" for i in range(120) for word in ("dull", "fine", "fine")]

@@ -328,6 +328,7 @@ BLOCKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BLOCKS)
 def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch, name):
     """Nor with a quote that nothing closes, in the files of that name."""
@@ -563,6 +564,7 @@ def test_no_package_is_imported_to_read_a_file(write):
 # by name -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_set_of_gatedjax_by_name():
     rows = read("polarity")
     assert len(rows) > 100

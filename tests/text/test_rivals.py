@@ -174,6 +174,7 @@ def test_the_interval_is_that_of_mcnemars_test():
     assert np.ptp(heavy["interval"]) > np.ptp(copies["interval"])
 
 
+@pytest.mark.slow
 def test_only_a_model_that_is_better_by_more_than_chance_is_named():
     texts, columns = reviews(400)
     labels, target = columns.argmax(1), ClassTarget(("a", "b"))

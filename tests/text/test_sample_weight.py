@@ -39,6 +39,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_garbage_of_weight_0_changes_no_byte(kind, tmp_path):
     def fit(name, *given, **weights):
@@ -63,6 +64,7 @@ def test_garbage_of_weight_0_changes_no_byte(kind, tmp_path):
             assert ones[name] == none[name]
 
 
+@pytest.mark.slow
 def test_columns_of_labels_and_frames_lose_the_rows_of_weight_0():
     y = np.array([[label == "good", label == "bad"] for label in Y], int)
     weights = np.ones(len(X))
@@ -94,6 +96,7 @@ def test_the_public_fits_leave_out_texts_of_weight_0():
         np.testing.assert_array_equal(*readings)
 
 
+@pytest.mark.slow
 def test_wrong_texts_of_small_weight_choose_nothing():
     """Wrong validation texts would choose another temperature and spoil the accuracy."""
     weights = np.where(np.arange(300) % 2, 1.0, 1e-6)

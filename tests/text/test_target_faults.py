@@ -123,6 +123,7 @@ JOINED = (
 )
 
 
+@pytest.mark.slow
 def test_training_notes_labels_that_look_like_something_else():
     forms = ("good;bad", "good | bad", "good, bad", "['good', 'bad']", '["good"]', "[]", "[0, 1]")
     for form in forms:
@@ -168,6 +169,7 @@ def test_a_number_has_the_usual_notation(tmp_path, capsys):
     assert not are_numbers(["1", "1_0"])
 
 
+@pytest.mark.slow
 def test_rows_of_a_single_0_or_1_are_no_lists_of_labels(tmp_path):
     column = [[int(label == "bad")] for label in Y]
     model = MultiLabelTextClassifier(share=0.5).fit(X, np.array(column))
@@ -191,6 +193,7 @@ def test_rows_of_a_single_0_or_1_are_no_lists_of_labels(tmp_path):
         assert named.score(X, names) > 0.97
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "y"),
     [

@@ -163,6 +163,7 @@ def test_the_shares_of_an_explanation_sum_to_the_prediction(folder, kind):
 # labels ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_forms_of_labels_give_the_same_bits(folder, tmp_path):
     (tmp_path / "a.jsonl").write_text(
         "".join(json.dumps({"text": text, "label": labels}) + "\n" for text, labels in ROWS)
@@ -243,6 +244,7 @@ def test_thresholds_are_the_best_of_all():
     assert choose_thresholds(probabilities, targets & False) == (0.5, 0.5)
 
 
+@pytest.mark.slow
 def test_fixed_thresholds_are_used_and_stored(tmp_path):
     model = MultiLabelTextClassifier(threshold={"art": 0.9}, share=0.3).fit(X, SETS)
     model.save(tmp_path / "m")
@@ -308,6 +310,7 @@ def test_the_rival_of_numbers_is_ridge_regression_on_tfidf():
     np.testing.assert_allclose(values[:, 0], expected, atol=1e-3 * targets.std())
 
 
+@pytest.mark.slow
 def test_the_unit_of_the_target_does_not_change_the_words():
     targets = np.array([number_of(*row) for row in ROWS])
     plain = TextRegressor(share=0.3).fit(X, targets)
@@ -318,6 +321,7 @@ def test_the_unit_of_the_target_does_not_change_the_words():
         assert 2.0**20 * one.value == other.value
 
 
+@pytest.mark.slow
 def test_shares_have_as_many_digits_as_the_target_needs():
     for unit in (1e-9, 1e6):
         model = TextRegressor(share=0.3).fit(X, unit * np.array([number_of(*r) for r in ROWS]))
@@ -339,6 +343,7 @@ def test_the_error_of_a_difference_of_root_mean_squares():
     assert RealTarget(()).compare(truth, one, other) == pytest.approx(expected, rel=0.1)
 
 
+@pytest.mark.slow
 def test_a_column_of_numbers_names_the_task(tmp_path, capsys):
     write_csv(tmp_path / "n.csv", [(f"film {i}", f"{i / 3:.3f}") for i in range(40)])
     (tmp_path / "a.txt").write_text("__label__a __label__b x\n__label__c y\n" * 4)
@@ -358,6 +363,7 @@ def test_a_column_of_numbers_names_the_task(tmp_path, capsys):
 # thresholds of two classes -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_threshold_of_two_classes_names_the_class(tmp_path, capsys):
     x, y = map(list, zip(*TEXTS, strict=True))
     model = TextClassifier(threshold={"bad": 0.999}, share=0.4).fit(x, y)
@@ -396,6 +402,7 @@ def test_a_threshold_of_two_classes_names_the_class(tmp_path, capsys):
 # options and scikit-learn ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_scikit_learn_takes_the_models_and_their_predictions():
     numbers = np.array(NUMBERS)
     names = np.array(["sport" if "sport" in labels else "other" for labels in SETS])
@@ -415,6 +422,7 @@ def test_scikit_learn_takes_the_models_and_their_predictions():
         assert cross_val_score(model, X, y, cv=2).min() > least
 
 
+@pytest.mark.slow
 def test_columns_have_the_order_of_y_before_and_after_saving(tmp_path):
     names = ["sport", "money", "tech"]
     with pytest.warns(UserWarning, match="columns without a text"):
@@ -441,6 +449,7 @@ def test_columns_have_the_order_of_y_before_and_after_saving(tmp_path):
     assert MultiLabelTextClassifier.load(tmp_path / "m").classes_.tolist() == ["money", "sport"]
 
 
+@pytest.mark.slow
 def test_scorers_of_scikit_learn_take_grades_with_names(tmp_path):
     y = np.array([grade for _, grade in rows_of("ordinal", ROWS)])
     model = OrdinalTextClassifier(share=0.5, order=ORDER).fit(X, y)

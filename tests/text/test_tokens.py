@@ -95,6 +95,7 @@ def test_a_function_is_passed_again_and_compared():
     assert Tokenizer.from_json(stored, again).split("a, b") == ("a", "b")
 
 
+@pytest.mark.slow
 def test_a_model_keeps_its_tokens(tmp_path, capsys):
     # texts of five to seven words are read in windows
     chosen = options("gru", min_class=2, max_len=4)

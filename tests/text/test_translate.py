@@ -28,6 +28,7 @@ def folders(tmp_path_factory):
     return run, out
 
 
+@pytest.mark.slow
 def test_the_paper_the_run_and_the_export_translate_alike(folders, capsys, monkeypatch):
     given, wanted = f"{LINES[0]}\r\n\n{LINES[1]}\n", io.StringIO()
     assert translation.main(["--workdir", str(folders[0])], io.StringIO(given), wanted) == 0
@@ -76,6 +77,7 @@ def test_what_cannot_be_translated_is_refused(folders, capsys, tmp_path, monkeyp
         assert message in refused(["translate", *args], capsys)
 
 
+@pytest.mark.slow
 def test_faults_of_the_input_and_the_references_are_one_line(
     folders, capsys, tmp_path, monkeypatch
 ):

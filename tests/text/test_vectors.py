@@ -123,6 +123,7 @@ def many(number):
     return map(list, zip(*rows[:number], strict=True))
 
 
+@pytest.mark.slow
 def test_from_1000_texts_on_folds_decide_whether_vectors_are_used(tmp_path):
     x, y = many(1000)
     random = np.random.default_rng(0)
@@ -147,6 +148,7 @@ def test_from_1000_texts_on_folds_decide_whether_vectors_are_used(tmp_path):
     np.testing.assert_array_equal(plain.predict_proba(x), model.predict_proba(x))
 
 
+@pytest.mark.slow
 def test_the_command_names_vectors_where_texts_are_few_and_english(tmp_path, capsys, file):
     write_csv(tmp_path / "films.csv", TEXTS)
     args = ["train", str(tmp_path / "films.csv"), "--share", "0.5", "--out"]

@@ -94,6 +94,7 @@ def test_the_pooled_scores_are_the_weighted_mean_of_the_logits():
     assert np.isfinite(two).all()
 
 
+@pytest.mark.slow
 def test_a_prediction_is_that_of_its_windows(trained):
     documents = [(text,) for text, _ in LONG[:6]]
     for (text,), output in zip(documents, trained.read(documents), strict=True):
@@ -116,6 +117,7 @@ def test_a_prediction_is_that_of_its_windows(trained):
     np.testing.assert_allclose(single, together[[0, 5]], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_evaluation_counts_documents_in_each_gate_mode(model, tmp_path):
     folder = model.save(tmp_path / "model", overwrite=False)
     classifier = TextClassifier.load(folder)
@@ -167,6 +169,7 @@ def test_a_flip_changes_its_window_only(model):
     assert explanation.flips[5].probability == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_lexicon_reads_a_long_text_to_its_last_word():
     texts = [["a"] * (600 + i) + [word] for i in range(4) for word in ("dull", "bright")]
     labels = [0, 1] * 4

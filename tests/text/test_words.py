@@ -22,6 +22,7 @@ def fitted():
     return TextClassifier(share=0.5).fit(X, Y)
 
 
+@pytest.mark.slow
 def test_the_words_are_those_that_are_read_with_their_weights(fitted, tmp_path):
     words = fitted.words_
     table = pandas.DataFrame(words)
@@ -44,6 +45,7 @@ def test_the_words_are_those_that_are_read_with_their_weights(fitted, tmp_path):
     assert not any(any(explanation.read) for explanation in fitted.explain(unread))
 
 
+@pytest.mark.slow
 def test_the_words_of_labels_numbers_and_grades_have_a_label_or_a_side():
     numbers = [1.0 if label == "bad" else 5.0 for label in Y]
     for kind in (TextRegressor, OrdinalTextClassifier):

@@ -174,6 +174,7 @@ def no_space(size=0):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "file"),
     [(["--share", "0.5"], "model.safetensors"), (["--model", "ganet"], "model.run/config.json")],

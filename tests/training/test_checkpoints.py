@@ -65,6 +65,7 @@ def test_a_step_comes_back_bit_for_bit_with_its_record(made):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_steps_that_are_superseded_go_and_strangers_stay(made, tmp_path):
     store = CheckpointStore(tmp_path / "run" / "checkpoints", 2, every=10)
     for step in (10, 13, 20, 30, 31):
@@ -99,6 +100,7 @@ def test_arrays_that_change_after_save_do_not_change_the_checkpoint(tmp_path):
 
 
 # what Orbax leaves open when it cannot read a file
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("way", slow_but(_store.DAMAGES, "flip"))
 def test_no_damage_to_any_file_is_read_as_another_array(way, made, tmp_path):
@@ -130,6 +132,7 @@ def test_a_flipped_number_is_named(tmp_path):
         store.restore(1, state=None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "name"),
     slow_but([("flip", "record/metadata"), ("delete", "state/_METADATA")], "flip"),

@@ -224,6 +224,7 @@ def test_process_0_says_so_when_the_others_do_not_come(tmp_path):
     assert "did not come together within 3 s" in err
 
 
+@pytest.mark.slow
 def test_a_coordinator_that_does_not_answer_is_named_and_without_one_nothing_happens():
     address = f"localhost:{free_port()}"
     config = DistributedConfig(coordinator=address, num_processes=2, process_id=1, timeout_s=1)

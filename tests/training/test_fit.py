@@ -60,6 +60,7 @@ def test_a_task_batches_and_steps_are_enough(tmp_path, monkeypatch, capsys):
     assert "step 4/4: loss" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_training_learns_and_writes_what_it_promises(tmp_path):
     result = run(tmp_path, num_steps=100, optimizer=OptimizerConfig(learning_rate=0.1),
                  checkpoint_every=100)  # fmt: skip
@@ -72,6 +73,7 @@ def test_training_learns_and_writes_what_it_promises(tmp_path):
     assert (result.stopped, result.exit_code) == ("done", 0)
 
 
+@pytest.mark.slow
 def test_a_run_without_a_workdir_is_the_run_with_one(tmp_path):
     found = []
     kept, result = plane(tmp_path, evaluation=HELD_OUT), plane(evaluation=HELD_OUT,
@@ -149,6 +151,7 @@ class Scripted(Plane):
 AVERAGE = OptimizerConfig(name="sgd", learning_rate=0.1, ema_decay=0.9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "mode", "best"),
     [([0.5, 0.75, 0.5, 0.25], "max", 2), ([0.5, 0.75, 0.25, 0.25], "min", 3)],
@@ -165,6 +168,7 @@ def test_the_best_of_several_evaluations_is_kept_through_updates_and_saves(
     assert_equal(restore_params(tmp_path, result.best_params)[0], result.best_params)
 
 
+@pytest.mark.slow
 def test_early_stopping_counts_evaluations_without_improvement(tmp_path):
     config = {"evaluation": HELD_OUT, "best_metric": "score", "eval_every": 1, "num_steps": 9,
               "early_stop_patience": 2}  # fmt: skip
@@ -234,6 +238,7 @@ def median_error(params):
     return np.median(abs(np.concatenate(rows)).max(-1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", slow_but(["sharding", "pmap", "lanes"], "lanes"))
 def test_a_summary_is_of_all_real_rows_and_chooses_the_best_parameters(kind, tmp_path):
     config = {"parallel": kind, "devices": 2, "num_steps": 2, "eval_every": 1, "optimizer": SGD}
@@ -264,6 +269,7 @@ def test_evaluation_data_by_index_end_at_their_length():
         assert run(evaluation=data, num_steps=1, seeds=2)[0].history == result.history
 
 
+@pytest.mark.slow
 def test_an_evaluation_after_training_is_not_traced_again():
     traced = []
 
@@ -332,6 +338,7 @@ class Broken(Tiny):
         return metrics
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", slow_but(["input", "gradient"], "gradient"))
 def test_what_is_not_finite_is_skipped_counted_and_named(place):
     # lines of intervals in which some updates are skipped and others are not
@@ -378,6 +385,7 @@ LOST = {"unused": lambda params, batch: 0.0, "times zero": lambda p, batch: 0.0 
 SIXTEEN = {"num_steps": 16, "log_every": 4, "optimizer": SLOW}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", slow_but(LOST, "unused"))
 def test_a_parameter_without_a_gradient_is_refused_at_the_first_line_after_ten_steps(use):
     log = []
@@ -421,6 +429,7 @@ def test_every_kind_compiles_in_the_first_step_and_not_again(kind):
     assert counts[2] == counts[3]
 
 
+@pytest.mark.slow
 def test_a_second_equal_run_compiles_no_step_and_another_one_does():
     traced = []
 

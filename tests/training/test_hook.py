@@ -50,6 +50,7 @@ def test_a_hook_sees_the_state_and_the_line_of_each_log_and_evaluation():
     assert_equal(calls[-1][2], result.state.params)
 
 
+@pytest.mark.slow
 def test_saves_are_told_before_and_when_the_step_is_in_place(tmp_path):
     told = []
 
@@ -84,6 +85,7 @@ def test_the_state_of_a_hook_has_no_axis_over_devices():
     assert shapes[0] == {"w": (3, 2), "b": (2,)}
 
 
+@pytest.mark.slow
 def test_the_error_of_a_hook_ends_the_run_which_can_go_on(tmp_path):
     def fail(event, step, state, metrics):
         if event == "train":
@@ -108,6 +110,7 @@ RATES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("optimizer", "options", "rates"), RATES)
 def test_the_log_has_the_learning_rate_of_the_last_update(optimizer, options, rates):
     log = []

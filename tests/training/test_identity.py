@@ -201,6 +201,7 @@ def test_other_settings_are_refused_with_both_values_and_other_metadata_are_not(
     assert about == same | {"name": "first", "width": 3, "train": train[1]}
 
 
+@pytest.mark.slow
 def test_programs_of_other_packages_are_not_compared_but_the_data_are(used, capsys):
     store = CheckpointStore(used / "checkpoints")
     step = store.latest()

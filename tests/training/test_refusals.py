@@ -340,6 +340,7 @@ def test_arguments_of_fit_that_cannot_work_are_refused_before_anything_is_writte
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("given", "parts"), OF_LANES, ids=name_of)
 def test_what_cannot_be_trained_side_by_side_is_refused(given, parts, tmp_path):
     refused(lambda: run(tmp_path, **{"seeds": 2} | given), parts, EITHER)

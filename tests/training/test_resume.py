@@ -62,6 +62,7 @@ MOMENTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("where", "steps"), slow_but(MOMENTS, ("step", 6)))
 def test_sigterm_at_any_moment_leaves_a_whole_checkpoint(where, steps, whole, tmp_path):
     before = signal.getsignal(signal.SIGTERM)
@@ -131,6 +132,7 @@ def test_a_run_that_a_hook_has_stopped_often_and_that_continues_is_an_unbroken_o
     assert_equal(means[0][0], means[1][0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", slow_but(["single", "pmap"], "single"))
 def test_a_run_that_died_repeats_the_steps_since_its_checkpoint(kind, tmp_path):
     unbroken = run(tmp_path / "whole", parallel=kind)
@@ -180,6 +182,7 @@ def test_a_signal_during_an_evaluation_is_acknowledged_before_it_ends(seeds, tmp
     assert not isinstance(stopped, Exception)
 
 
+@pytest.mark.slow
 def test_a_signal_in_the_last_step_or_without_a_workdir_is_told(tmp_path):
     stop = interrupt("save", 4, number=signal.SIGINT)
     result = plane(tmp_path, hook=stop)

@@ -79,6 +79,7 @@ def test_the_step_follows_the_gradient_of_the_mean_over_real_rows():
         np.testing.assert_allclose(got, w, **F32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", [2, 4])
 def test_a_gradient_in_parts_is_the_gradient_of_the_batch(parts):
     tx = make_optimizer(OptimizerConfig(name="sgd", learning_rate=0.1), 10)

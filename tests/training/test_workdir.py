@@ -30,6 +30,7 @@ def used(whole, tmp_path):
 # -- one writer ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_second_run_in_the_same_workdir_is_told_who_has_it(tmp_path):
     messages = []
 
@@ -80,6 +81,7 @@ def wait_for(workdir, step):
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("event", "seeds"), [(("save", 10), 1), (("step", 6), 2)])
 def test_a_run_whose_workdir_is_removed_stops_and_writes_nothing_there(event, seeds, tmp_path):
     def remove(*now):
@@ -129,6 +131,7 @@ def test_a_line_that_no_run_has_written_is_named_and_nothing_is_changed(line, us
     assert contents(used) == before
 
 
+@pytest.mark.slow
 def test_a_log_that_was_deleted_is_missed_aloud(used):
     (used / "metrics.jsonl").unlink()
     with pytest.warns(RuntimeWarning, match=r"metrics\.jsonl is gone: the metrics up to step 12"):
