@@ -125,7 +125,7 @@ class LexiconModel(_base.SavedModel):
             head = ClassHead(len(classes)) if kind == "text" else head_from_json(config["head"])
             numbers: Any = {name: float(config["model"][name]) for name in _NUMBERS}
             numbers["temperatures"] = tuple(map(float, config["model"]["temperatures"]))
-            numbers["letters_suffice"] = config["model"].get("letters_suffice") is True
+            numbers["letters_suffice"] = config["model"]["letters_suffice"] is True
             arrays: Any = {name: np.asarray(params[name]) for name in _ARRAYS}
             if "vectors" in config:
                 arrays |= {"piece_weights": np.asarray(params["piece_weights"])}
