@@ -209,8 +209,6 @@ class RowExamples(Sequence[Example]):
         return len(self.rows.rows)
 
     def __getitem__(self, index):
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
         example = None if self._examples is None else self._examples[index]
         if example is None:
             row = self.rows.rows[index]
