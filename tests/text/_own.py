@@ -19,7 +19,7 @@ PAIRS = [
     for animal in ("dog", "cat", "cow")
     for other in ("dog", "cat", "cow")
 ] * 4
-SMALL = {"ganet": {"hidden": 4, "aux_hidden": 3}, "gru": {"hidden": 4}}
+SMALL = {"ganet": {"hidden": 4, "aux_hidden": 3}, "gru": {"hidden": 4}, "bilstm": {"hidden": 4}}
 """Options of the networks; word vectors are six numbers wide."""
 TRAINING = {"parallel": "single", "checkpoint_every": 2, "eval_every": 2, "log_every": 2}
 

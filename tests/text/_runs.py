@@ -56,7 +56,7 @@ def reader_run(workdir):
     (workdir / "characters.json").write_text(json.dumps({"alphabet": letters.alphabet}))
     data = {"max_doc_len": None, "oov_std": 1.0}
     reader = Reader(config, data, words, letters, {})
-    batch = reader._batches(question("it", "@placeholder", ["it"]), 1)[0]
+    batch = reader._batches(question("it", "@placeholder", ["it"]))[0]
     task = GAReaderTask(GAReader(config, len(words), num_characters=len(letters)))
     like = jax.eval_shape(lambda key: task.init(key, batch), jax.random.key(0))
     settings = {"model": to_json_values(config), "data": data, "train": {"seed": 0}}
