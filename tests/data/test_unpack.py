@@ -179,6 +179,16 @@ def test_a_header_of_an_archive_is_not_read_without_end(tmp_path):
         data.load("imdb", "train", manual_dir=tmp_path, unpack_limit=LIMIT)
 
 
+def test_holes_of_members_count_for_the_archive(tmp_path):
+    with tarfile.open(tmp_path / "aclImdb_v1.tar.gz", "w:gz", format=tarfile.PAX_FORMAT) as archive:
+        for number in range(4):
+            member = tarfile.TarInfo(f"aclImdb/train/pos/{number}_9.txt")
+            member.pax_headers = {"GNU.sparse.map": "0,0", "GNU.sparse.size": str(MB // 2)}
+            archive.addfile(member)
+    with pytest.raises(ValueError, match=r"aclImdb_v1.tar.gz: .*1,000,000"):
+        data.load("imdb", "train", manual_dir=tmp_path, unpack_limit=MB)
+
+
 def test_a_zip_gives_no_more_than_its_directory_states(tmp_path):
     path = lying_zip(tmp_path, bytes(50 * MB), 10)
     with little_memory():

@@ -225,3 +225,14 @@ def test_source_to_token_is_a_softmax_per_feature(np_rng, x64):
     # one token is itself
     one = F.source_to_token(states[:, :1], logits[:, :1])
     np.testing.assert_allclose(one, states[:, 0], **F64)
+
+
+def test_a_cache_takes_as_many_tokens_as_it_has_room_for():
+    empty, token = jnp.zeros((1, 2, 3, 4)), jnp.ones((1, 2, 1, 4))
+    cache = F.AttentionCache(empty, empty, jnp.zeros((1, 3), bool), jnp.array(0))
+    for _ in range(3):
+        cache = F.append_to_cache(cache, token, token)
+    assert cache.mask.all()
+    assert (cache.value == 1).all()
+    with pytest.raises(ValueError, match="room for 1 more tokens, got 3 of 3 used"):
+        F.append_to_cache(cache, token, token)
