@@ -13,8 +13,7 @@ import pytest
 from gatedjax import export
 from gatedjax._commands._lines import lines_to
 from gatedjax._utils import write as _write
-from gatedjax._utils.run_files import write_text
-from gatedjax._utils.write import check_place, new_folder, write_atomic
+from gatedjax._utils.write import check_place, new_folder, write_atomic, write_text
 from tests._programs import environment
 
 PARAMS = {"w": np.zeros(2, np.float32)}

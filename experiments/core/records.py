@@ -15,8 +15,8 @@ from gatedjax import analysis
 from gatedjax._utils.json import to_json_values
 from gatedjax._utils.run_files import read_json as read_json
 from gatedjax._utils.run_files import write_json as write_json
-from gatedjax._utils.run_files import write_text as write_text
 from gatedjax._utils.terminal import say
+from gatedjax._utils.write import write_text as write_text
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 """The folder with the results of all papers."""

@@ -147,13 +147,13 @@ def _origin(
         folder = Path(manual_dir).expanduser()
         if not folder.is_dir():
             raise FileNotFoundError(f"manual_dir {folder}: there is no such folder")
-        missing = {}
+        missing = []
         for part in declared.official:
             path, looked_for = declared.files.find(folder, part)
             if path is not None:
                 return folder, f"raw files in {folder}"
-            missing[looked_for] = part
-        nowhere = f"no {', '.join(missing)} below manual_dir {folder}, and "
+            missing.append(looked_for)
+        nowhere = f"no {', '.join(dict.fromkeys(missing))} below manual_dir {folder}, and "
     place = _prepared.builder_of(declared.name, data_dir).data_path
     if not _prepared.is_prepared(declared.name, data_dir):
         raise FileNotFoundError(

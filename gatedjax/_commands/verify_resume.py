@@ -106,10 +106,10 @@ def _run(name: str, command: list[str], folder: Path, log: Path, point: Any = No
 def _differences(first: Any, second: Any) -> list[str]:
     """Returns the paths, such as "history.0.loss", at which two JSON values differ."""
     old, new = (
-        # As texts, because NaN is not equal to itself.
+        # As texts, because NaN is not equal to itself. What is empty is a value, too.
         {
             jax.tree_util.keystr(path, simple=True, separator="."): repr(value)
-            for path, value in jax.tree_util.tree_leaves_with_path(tree, lambda x: x is None)
+            for path, value in jax.tree.leaves_with_path(tree, lambda x: x in (None, [], {}))
         }
         for tree in (first, second)
     )

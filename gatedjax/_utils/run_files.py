@@ -13,7 +13,7 @@ import jax
 
 from gatedjax._utils.json import to_json
 from gatedjax._utils.limits import read_limited
-from gatedjax._utils.write import write_text as write_text
+from gatedjax._utils.write import write_text
 from gatedjax._version import __version__
 
 PACKAGES = (

@@ -169,7 +169,7 @@ def loader_of(config: Mapping[str, Tree]) -> str:
     """Returns the class of `gatedjax` that loads a model folder, as "TextClassifier", or ""."""
     facts = config.get(KEY)
     kind = facts.get("kind") if isinstance(facts, dict) else None
-    return next((loader for name, (_, loader, _) in _CONTENTS.items() if name == kind), "")
+    return _CONTENTS[kind][1] if isinstance(kind, str) and kind in _CONTENTS else ""
 
 
 def facts_of(kind: Kind) -> dict[str, Tree]:
@@ -182,24 +182,24 @@ def check_kind(
     config: Mapping[str, Tree], accepted: Kind | Collection[Kind], folder: str | Path
 ) -> Kind:
     """Returns the kind of a model folder, which must be among `accepted` in a known format."""
-    facts: Any = config.get(KEY)
-    try:
-        version, kind = facts["format"], facts["kind"]
-        is_newer = version > FORMAT
-    except (KeyError, TypeError):
+    stored = config.get(KEY)
+    facts = stored if isinstance(stored, dict) else {}
+    version, kind = facts.get("format"), facts.get("kind")
+    # bool is a subclass of int, but true is no version.
+    if type(version) is not int or version < 1 or not isinstance(kind, str):
         raise ValueError(
-            f"{folder} must name the kind of its model, and its format, in {KEY!r} of config.json, "
-            f"got {facts!r:.80}: write it again with gatedjax export WORKDIR --out FOLDER, or read "
-            "it with gatedjax.export.load"
-        ) from None
+            f"{folder} must name the kind of its model, and its format, an integer of at least 1, "
+            f"in {KEY!r} of config.json, got {stored!r:.80}: write it again with gatedjax export "
+            "WORKDIR --out FOLDER, or read it with gatedjax.export.load"
+        )
     # The format is checked before the kind, because a newer format may have kinds that are unknown
     # here.
-    if is_newer:
+    if version > FORMAT:
         raise ValueError(
             f"{folder} must have a format of at most {FORMAT} for gatedjax {__version__}, got "
             f"{version}: read it with the newer gatedjax that wrote it"
         )
-    if kind not in list(_CONTENTS):
+    if kind not in _CONTENTS:
         kinds = " or ".join(map(repr, _CONTENTS))
         raise ValueError(f"{folder} must hold a model of the kind {kinds}, got {kind!r}")
     if kind not in ([accepted] if isinstance(accepted, str) else accepted):

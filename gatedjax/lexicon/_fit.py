@@ -231,8 +231,10 @@ def _count_words(texts: Sequence[Sequence[str]], vectors: Vectors | None) -> _Co
     np.minimum.at(begin, of_word, first[word])
     np.maximum.at(end, of_word, last[word])
     is_ngram &= begin < end
-    is_shared = first[: len(types)] < last[: len(types)]
-    num_strangers = len(np.setdiff1d(words.rows, words.rows[is_shared[ids]]))
+    is_strange = np.zeros(words.num_texts, bool)
+    is_strange[words.rows] = True
+    is_strange[words.rows[first[ids] < last[ids]]] = False
+    num_strangers = int(is_strange.sum())
     letters_suffice = num_strangers > max(_SHARE_OF_STRANGERS * words.num_texts, _MOST_STRANGERS)
     chosen = itertools.compress(numbers, is_ngram.tolist())
     ngrams = {ngram: position for position, ngram in enumerate(chosen)}

@@ -183,18 +183,18 @@ class Parallel:
         seed_key) -> (state, sums, skipped) of arrays on the devices, and the shape and dtype of the
         sums. State and sums are donated; skipped is 1.0 for an update that was skipped.
         """
-        compile_step = functools.partial(self._train_step, task, tx, like)
+        shardings = self.shardings(like)
+        compile_step = functools.partial(self._train_step, task, tx, shardings)
         if is_constant(task):
-            key = ("step", task, tx, str(self.shardings(like)))
-            traced, step = self._keep(key, compile_step)
+            traced, step = self._keep(("step", task, tx, str(shardings)), compile_step)
         else:  # a later run may have changed the task
             traced, step = compile_step()
-        put = jax.tree.map(lambda x, at: x.update(sharding=at), like, self.shardings(like))
+        put = jax.tree.map(lambda x, at: x.update(sharding=at), like, shardings)
         # The loss checks its results, and the program shares this trace.
         metrics = jax.eval_shape(traced, put, self.put_batch(batch), seed_key)[1]
         return step, jax.eval_shape(Sums.of, metrics)
 
-    def _train_step(self, task: Trainable, tx: Any, like: TrainState) -> Any:
+    def _train_step(self, task: Trainable, tx: Any, shardings: TrainState) -> Any:
         """Returns the step of one program over all devices, and the compiled step with sums."""
         options: dict[str, Any] = {"accumulate": self.accumulate, "reach": True}
         if self.kind == "pmap":
@@ -214,14 +214,14 @@ class Parallel:
 
             return make_train_step(task, tx, **options), run
         if self.rule is not None:
-            options["gather"] = functools.partial(self._gather, self.shardings(like.params))
+            options["gather"] = functools.partial(self._gather, shardings.params)
         traced = jax.jit(make_train_step(task, tx, **options), inline=True)
 
         def step_and_add(state: TrainState, sums: Sums, batch: Batch, key: jax.Array) -> Any:
             state, metrics = traced(state, batch, key)
             return state, *add_metrics(sums, metrics)
 
-        outputs = self.shardings(like), self.whole, self.whole
+        outputs = shardings, self.whole, self.whole
         return traced, jax.jit(step_and_add, donate_argnums=(0, 1), out_shardings=outputs)
 
     def evaluation(self, task: Any) -> Callable[..., Any]:

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from gatedjax._utils.json import to_json
-from gatedjax._utils.run_files import write_text
-from gatedjax._utils.write import naming, remove_leftovers
+from gatedjax._utils.write import naming, remove_leftovers, write_text
 
 LOCK = ".lock"
 TRAIN_LOCK = ".train.lock"

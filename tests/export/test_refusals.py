@@ -147,6 +147,8 @@ TABLE = {
         (kind({"kind": "text", "format": 1}), "model|text classifier|gatedjax predict"),
         (kind({"kind": "cloze", "format": 2}), "model|2|1"),
         (kind({"kind": "cloze", "format": "1"}), "model|format"),
+        (kind({"kind": "cloze", "format": True}), "model|format|True"),
+        (kind({"kind": "cloze", "format": 0}), "model|format|0"),
         (kind({"kind": "poem", "format": 1}), "model|'poem'"),
         (kind({"kind": ["cloze"], "format": 1}), "model|['cloze']"),
     ],

@@ -202,3 +202,8 @@ def test_a_word_of_a_sentence_is_known_in_either_form():
     )  # fmt: skip
     word_probabilities(model, [(APART, "x")])
     assert seen == [((CAFE, "x"),)]
+
+
+def test_classes_of_a_folder_that_are_equal_as_labels_are_refused():
+    with pytest.raises(ValueError, match="classes must differ without outer spaces"):
+        Classes("label", ["bar", " bar"])

@@ -113,8 +113,19 @@ def test_left_out_labels_in_a_folder_are_checked():
     value = json.loads(json.dumps(target.decision_to_json()))
     assert value["left_out"] == [3, "c"]
     assert LabelTarget(("a", "b")).with_decision(value) == target
+    for wrong in ("c", [["c"]], {"c": 1}):
+        with pytest.raises(ValueError, match="left_out must be a list of labels, got"):
+            LabelTarget(("a", "b")).with_decision(value | {"left_out": wrong})
     with pytest.raises(ValueError, match="must have 2 numbers"):
         LabelTarget(("a", "b")).with_decision({"thresholds": [0.5]})
+
+
+def test_the_class_of_a_threshold_in_a_folder_is_one_of_two():
+    decision = {"positive": -1, "threshold": 0.5}
+    with pytest.raises(ValueError, match="positive must be 0 or 1 for two classes, got -1"):
+        ClassTarget(("a", "b")).with_decision(decision)
+    with pytest.raises(ValueError, match="positive must be 0 or 1 for two classes, got 1"):
+        ClassTarget(("a", "b", "c")).with_decision(decision | {"positive": 1})
 
 
 JOINED = (

@@ -458,9 +458,6 @@ def list_single(strata: Corpus, target: Target, targets: np.ndarray) -> list[Lab
     return single_text_classes(strata) if target.has_classes else target.list_single(targets)
 
 
-# Texts that occur more than once, and texts with several labels -----------------------------------
-
-
 def equal_texts(corpus: Corpus) -> np.ndarray:
     """Returns for each text the first position of the same words; tagged sentences all differ."""
     if corpus.digests is None:

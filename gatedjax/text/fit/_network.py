@@ -318,9 +318,7 @@ class NetworkLearner(Learner):
         config: TrainConfig,
         facts: Mapping[str, object],
     ) -> FitResult:
-        """Trains the network; `minutes` includes the time of earlier parts of the run, and no
-        compilation.
-        """
+        """Trains the network; `minutes` includes earlier parts of the run, and no compilation."""
         clock, minutes = self._folder / "seconds", self.options.minutes
         seconds = float(clock.read_text()) if clock.exists() else 0.0
         # None before the first event, because the checks before the first step trace the network,

@@ -119,10 +119,14 @@ class LexiconModel(_base.SavedModel):
         params, config = load(folder)
         kind = check_kind(config, ("text", *_prediction.TARGETS), folder)  # type: ignore[arg-type]
         with _base.refuse_damage(folder):
+            if type(config["lowercase"]) is not bool:
+                raise ValueError(f"lowercase must be true or false, got {config['lowercase']!r}")
             classes = _base.check_classes(
                 config["classes"], 0 if kind in (_prediction.LABELS, _prediction.REGRESSION) else 2
             )
             head = ClassHead(len(classes)) if kind == "text" else head_from_json(config["head"])
+            if head.num_probabilities != len(classes):
+                raise ValueError(f"head must be for {len(classes)} classes, got {head}")
             numbers: Any = {name: float(config["model"][name]) for name in _NUMBERS}
             numbers["temperatures"] = tuple(map(float, config["model"]["temperatures"]))
             numbers["letters_suffice"] = config["model"]["letters_suffice"] is True

@@ -301,9 +301,7 @@ def _join_windows(outputs: Sequence[TextOutput]) -> TextOutput:
 
 
 def open_ga_net(folder: Path) -> tuple[TrainedModel, Json]:
-    """Opens a run of `experiments.ga_net`, or its export, with its best parameters: returns the
-    model, and the options of its data.
-    """
+    """Returns the model of a run of `experiments.ga_net`, or its export, and its data options."""
     run_folder = open_folder(folder, "run", VOCABULARY, CLASSES)
     with explain_faults(folder):
         settings = run_folder.config["config"]

@@ -19,8 +19,7 @@ from gatedjax.export._tensors import check_outputs
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask
 from gatedjax.text.models._folders import CHARACTERS, VOCABULARY, explain_faults, open_folder
 
-# Questions in a batch.
-_ROWS = 8
+_ROWS = 8  # questions in a batch
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,8 +17,7 @@ from gatedjax.text.sources._csv import open_grid
 from gatedjax.text.sources._memory import LOOK, open_dicts, open_tuples
 from gatedjax.text.sources._table import EMPTY, Aside, Columns, Row, Source
 
-WORKBOOKS = (".xlsx", ".xlsm")
-"""Endings of workbooks, which openpyxl reads row by row."""
+WORKBOOKS = (".xlsx", ".xlsm")  # read by openpyxl, row by row
 PREFIX = "__label__"
 # fastText splits only at these spaces; Unicode's other spaces are characters of a label.
 _SPACE = r" \t\v\f\r\n"

@@ -142,15 +142,20 @@ class Classes:
         self, noun: str, classes: Sequence[Label] | None = None, *, accept_unknown: bool = False
     ) -> None:
         self._noun, self._accepts_unknown = noun, accept_unknown
-        self.is_new = classes is None
-        """True if the labels of the source become the classes."""
+        self.is_new = classes is None  # then the labels of the source become the classes
         self._classes: Sequence[Label] | None = None
         self.places: dict[Label, int] = {}
         self._looks: dict[str, tuple[Label, str]] = {}
         self._truths: set[bool] = set()
         for label in classes or ():
             # The classes of a folder from elsewhere may have spaces around them.
-            self.place(read_label(noun, label), "the model", 1)
+            plain = read_label(noun, label)
+            if plain in self.places:
+                raise ValueError(
+                    "classes must differ without outer spaces and in Unicode's form NFC, got "
+                    f"two that are {show(plain)}: train the model again"
+                )
+            self.place(plain, "the model", 1)
         self._classes = classes
 
     def place(self, label: Label | Labels, where: str, line: int) -> int:

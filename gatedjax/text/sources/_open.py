@@ -18,7 +18,7 @@ from gatedjax.data.files._unpack import inner_name
 from gatedjax.text.sources import _formats
 from gatedjax.text.sources._conll import ENDS as TAGS
 from gatedjax.text.sources._csv import MARKS, open_csv
-from gatedjax.text.sources._formats import WORKBOOKS
+from gatedjax.text.sources._formats import WORKBOOKS, open_workbook
 from gatedjax.text.sources._lines import TextFile, check_encoding
 from gatedjax.text.sources._memory import ARROW, open_arrow, open_dataset, open_dicts, open_values
 from gatedjax.text.sources._table import Aside, Columns, Source, Table, find_columns
@@ -101,9 +101,7 @@ def _open(data: object, encoding: str, split: str, header: tuple[str, ...] | Non
             raise ValueError(
                 f"{path} must not be compressed, got a {ending} file inside: unpack it first"
             )
-        if ending in ARROW:
-            return open_arrow(location, path)
-        return _formats.open_workbook(path, header)
+        return open_arrow(location, path) if ending in ARROW else open_workbook(path, header)
     file = TextFile(path, encoding)
     if ending in MARKS:
         file.check()

@@ -63,8 +63,10 @@ class ClassTarget(Target):
     def with_decision(self, value: Json) -> "ClassTarget":
         if not value:
             return self
-        threshold = float(value["threshold"])
-        return dataclasses.replace(self, positive=value["positive"], threshold=threshold)
+        positive, threshold = value["positive"], float(value["threshold"])
+        if positive not in (0, 1) or len(self.classes) != 2:
+            raise ValueError(f"positive must be 0 or 1 for two classes, got {positive!r}")
+        return dataclasses.replace(self, positive=positive, threshold=threshold)
 
     def decide(self, readings: Readings) -> np.ndarray:
         if self.positive is None:

@@ -192,8 +192,12 @@ class LabelTarget(Target):
             raise ValueError(
                 f"thresholds must have {len(self.classes)} numbers, got {len(thresholds)}"
             )
-        left_out = frozenset(value.get("left_out", ()))
-        fields: Json = {"is_fixed": bool(value["is_fixed"]), "left_out": left_out}
+        left_out = value.get("left_out", [])
+        if not isinstance(left_out, list) or not all(
+            isinstance(label, str | int | float) for label in left_out
+        ):
+            raise ValueError(f"left_out must be a list of labels, got {left_out!r:.80}")
+        fields: Json = {"is_fixed": bool(value["is_fixed"]), "left_out": frozenset(left_out)}
         return dataclasses.replace(self, thresholds=thresholds, **fields)
 
     def predict(self, reading: Readings, words: Sequence[str]) -> LabelsPrediction:
