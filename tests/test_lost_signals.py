@@ -57,7 +57,6 @@ def here(tmp_path_factory):
 COMMANDS = ["look", "train", "evaluate", "predict", "explain"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", slow_but(COMMANDS, "explain"))
 def test_ctrl_c_during_a_collection_stops_every_command(command, here, tmp_path, capsys):
     data, model, out = str(here / "films.csv"), str(here / "model"), tmp_path / "out"

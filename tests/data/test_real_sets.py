@@ -66,8 +66,8 @@ def labels_of(source):
     """How many examples have each label."""
     if isinstance(source, data.ImageSource):
         return np.bincount(source.labels).tolist()
-    rows = getattr(source._examples, "rows", None)  # of reviews, without splitting every text
-    labels = [row.label for row in rows.rows] if rows else [example["label"] for example in source]
+    kept = getattr(source._examples, "rows", None)  # of reviews, without splitting every text
+    labels = [row.label for row in kept.rows] if kept else [example["label"] for example in source]
     counts = collections.Counter(labels)
     return [counts[label] for label in range(len(source.info.class_names))]
 
@@ -98,9 +98,8 @@ def test_other_files_have_the_counts_of_their_makers(name, split, size, shared_d
     source = data.load(name, split, manual_dir=shared_data)
     assert len(source) == size
     assert source.quarantine == ()
-    if name.startswith(
-        "cbt"
-    ):  # as large as the official ones, and not them: they say what they are
+    # as large as the official ones, and not them: they say what they are
+    if name.startswith("cbt"):
         assert source.info.substitute == _cbt.MADE_OF_BOOKS["build_report.json"]
         assert source.report.notes == {}
     if name == "conll_srl":

@@ -117,7 +117,6 @@ def test_parameters_have_the_paths_and_shapes_that_they_had(name):
     same(test_parameters.described(name), golden("parameters")[name], name)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", slow_but(LOSSES, "AGT", "GA-Net, local", "RAU", "language", "probe")
 )

@@ -35,7 +35,6 @@ def test_every_paper_has_a_page():
     assert longer < set(PAGES)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("folder", slow_but(PAGES, "agt", "ga_net"))
 def test_a_page_is_rendered_from_its_records_byte_for_byte(folder, tmp_path):
     wanted = (RESULTS / folder / "RESULTS.md").read_bytes()

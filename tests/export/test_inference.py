@@ -40,7 +40,6 @@ def _apply(params, batch):
     return MODEL.apply({"params": params}, batch)
 
 
-# = params
 @pytest.fixture(scope="module")
 def params():
     rng = np.random.default_rng(1)

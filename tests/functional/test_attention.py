@@ -17,7 +17,6 @@ POSITIONS = np.array([0.0, 6.0, 2.3, -2.6, 6.2, 0.0, 0.4, 0.0])
 MASK = np.arange(T)[None, :] < LENGTHS[:, None]
 local = jax.jit(local_attention_weights, static_argnames=("half_width", "renormalise"))
 
-
 # Rows: padding in front, holes, the position in a hole, a single token, no token, far outside.
 HOLES = np.array(
     [

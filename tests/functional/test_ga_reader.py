@@ -11,7 +11,7 @@ from gatedjax import functional as F
 from tests.functional.passes import check_gradients, draw_like
 from tests.tolerances import BF16, F32, F64
 
-N, Q, D, K = 5, 4, 3, 3
+N, Q, D = 5, 4, 3
 # lengths 4, 1 and 0
 QUERY_MASK = np.arange(Q)[None, :] < np.array([4, 1, 0])[:, None]
 

@@ -72,7 +72,6 @@ def solved(name, masked):
         return cell, arguments, cotangents, jax.tree.map(np.asarray, found)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("form", "reverse"), TURNS, ids=str)
 @pytest.mark.parametrize(
     ("name", "masked"),
@@ -123,7 +122,6 @@ def packed(name):
     return xs, jax.tree.map(np.asarray, run(xs)), lambda xs: jax.tree.map(np.asarray, run(xs))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(["lstm", "rau time_causal"], "lstm"))
 def test_packed_segments_are_the_segments_in_both_directions(name):
     _, (together, apart), _ = packed(name)

@@ -15,7 +15,7 @@ from gatedjax.text import _gate_patterns
 from gatedjax.text import gate_modes as _modes
 from tests._grouped import grouped
 from tests.gates import _oracles
-from tests.models._passes import in_numpy
+from tests.models._passes import forced
 from tests.tolerances import F32, F64
 
 WORDS, CLASSES = 9, 3
@@ -52,11 +52,6 @@ def every_pattern(n):
     return np.array(list(itertools.product([0, 1], repeat=n)), np.float32)[:, ::-1]
 
 
-forced = in_numpy(
-    lambda model, params, batch, gates: model.apply(
-        {"params": params}, batch, gates, method=GANet.with_gates
-    )
-)
 compiled_loss = jax.jit(lambda *args: as_loss(*args))
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax.functional import _random
+from gatedjax.models import GANet
 from tests.models._losses import total_loss
 
 RNGS = {"dropout": jax.random.key(1), "gate": jax.random.key(2)}
@@ -61,12 +62,24 @@ def apply(model, params, batch, keys=None, *, train=False, **options):
 
 
 evaluate = in_numpy(lambda task, params, batch: task.evaluate(params, batch))
+# of a GA-Net under given gates
+forced = in_numpy(
+    lambda model, params, batch, gates: model.apply(
+        {"params": params}, batch, gates, method=GANet.with_gates
+    )
+)
 # ((loss, metrics), gradient)
 loss = in_numpy(
     lambda task, params, batch: jax.value_and_grad(
         functools.partial(total_loss, task), has_aux=True
     )(params, batch, RNGS)
 )
+
+
+def count_without_words(task, batch) -> int:
+    """The number of the parameters without the table of word vectors."""
+    shapes = jax.eval_shape(task.init, jax.random.key(0), batch)
+    return sum(s.size for name in shapes.keys() - {"embed"} for s in jax.tree.leaves(shapes[name]))
 
 
 def make_batch(rng, lengths=(4, 7, 1), size=8):

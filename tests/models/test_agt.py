@@ -7,7 +7,7 @@ import pytest
 from gatedjax.models import AGT, AGTConfig, AGTTask
 from tests._drawn import drawn
 from tests.functional.test_agt import gated_rows, highway_rows, select_rows
-from tests.models._passes import apply, loss, make_batch
+from tests.models._passes import apply, count_without_words, loss, make_batch
 from tests.tolerances import F32
 
 SMALL = {
@@ -24,17 +24,8 @@ def make_task(vocab_size=20, **config) -> AGTTask:
     return AGTTask(AGT(AGTConfig(**(SMALL | config)), vocab_size=vocab_size, num_classes=3))
 
 
-def shapes_of(task, batch):
-    return jax.eval_shape(task.init, jax.random.key(0), batch)
-
-
 def draw(task, batch):
     return drawn(task.init, batch)
-
-
-def count_without_words(task, batch) -> int:
-    shapes = shapes_of(task, batch)
-    return sum(s.size for name in shapes.keys() - {"embed"} for s in jax.tree.leaves(shapes[name]))
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,6 @@ def test_every_configuration_with_a_rate_of_dropout_is_here():
 
 
 # the others have the encoder of the probe, and their sites are counted below
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     slow_but(

@@ -138,7 +138,6 @@ def in_other_company(batch, by_word):
     return other
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", slow_but([name for name in NETWORKS if name != "language"], "AGT", "RAU", "probe")
 )

@@ -15,7 +15,7 @@ from tests._grouped import grouped
 from tests._slow import slow_but
 from tests.models import _passes
 from tests.models._losses import total_loss
-from tests.models._passes import Recording, apply, in_numpy
+from tests.models._passes import Recording, apply, count_without_words, in_numpy
 from tests.tolerances import F32, F64
 
 SMALL = {
@@ -69,10 +69,6 @@ def make_batch(rng, documents=(6, 4, 1), queries=(4, 3, 2), size=7, asked=5, lis
     batch["weight"] = np.ones(rows, np.float32)
     batch["example_id"] = np.arange(10, 10 + rows, dtype=np.int32)
     return batch
-
-
-def shapes_of(task, batch):
-    return jax.eval_shape(task.init, jax.random.key(0), batch)
 
 
 def draw(task, batch, dtype=np.float32):
@@ -201,7 +197,6 @@ def oracle_loss(config, params, batch):
     return sum(-np.log(oracle(config, params, one)[one["label"]]) for one in examples)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("listed", "config"),
     slow_but(
@@ -268,11 +263,6 @@ def gru_size(width, hidden):
     return 2 * 3 * hidden * (width + hidden + 1)
 
 
-def count(task, batch):
-    shapes = shapes_of(task, batch)
-    return sum(s.size for name in shapes.keys() - {"embed"} for s in jax.tree.leaves(shapes[name]))
-
-
 WORDS_128 = 3 * gru_size(100, 128)
 CHARACTER_PART = CHARACTERS * 25 + gru_size(25, 25) + 51 * 50
 
@@ -300,7 +290,7 @@ CHARACTER_PART = CHARACTERS * 25 + gru_size(25, 25) + 51 * 50
 def test_parameter_counts_are_those_of_the_equations(config, want, np_rng):
     whole = {"char_features": 50, "char_hidden": 25, "char_dim": 25, "hidden": 128, "hops": 3}
     task = make_task(**(whole | {"embedding_dim": 100} | config))
-    assert count(task, make_batch(np_rng)) == want
+    assert count_without_words(task, make_batch(np_rng)) == want
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 from gatedjax import functional as F
 from gatedjax.models import GANet, GANetConfig
 from tests.functional.rau_oracle import sigmoid
-from tests.models._passes import apply, in_numpy, make_batch
+from tests.models._passes import apply, forced, in_numpy, make_batch
 from tests.models.test_ga_net import (
     QUIET,
     _bilstm_loop,
@@ -23,11 +23,6 @@ from tests.models.test_ga_net import (
 from tests.tolerances import F32
 
 LENGTHS = (4, 7, 1, 8)
-forced = in_numpy(
-    lambda model, params, batch, gates: model.apply(
-        {"params": params}, batch, gates, method=GANet.with_gates
-    )
-)
 modes = in_numpy(
     lambda model, params, batch: model.apply(
         {"params": params}, batch, rngs=rngs(), method=GANet.gate_modes

@@ -1,4 +1,4 @@
-"""Products in bfloat16: every network stays near float32, and what it returns is float32."""
+"""Products in bfloat16: a network of each paper stays near float32, and returns float32."""
 
 import functools
 

@@ -8,13 +8,11 @@ import pytest
 
 from gatedjax.functional import RAUWeights
 from gatedjax.models import RAUConfig, RAULanguageModel, RAULanguageTask
-from gatedjax.training import (
-    Carried,
-    to_floats,
-)
+from gatedjax.training import Carried, to_floats
 from tests._drawn import drawn
 from tests._grouped import grouped
 from tests._weights import weights_of
+from tests.functional.passes import close
 from tests.functional.rau_oracle import numpy_rau_step
 from tests.functional.test_recurrence import numpy_gru, numpy_lstm
 from tests.models._losses import total_loss
@@ -83,11 +81,6 @@ gradient = in_numpy(
 )
 
 
-def same(got, want, **tolerance):
-    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-        np.testing.assert_allclose(a, b, **tolerance)
-
-
 def oracle(cell, params, tokens, targets):
     """What each token of one row costs, from the equations, starting at the zero state."""
     params = jax.tree.map(lambda p: np.asarray(p, np.float64), params)
@@ -145,7 +138,7 @@ def test_the_score_is_the_cross_entropy_of_the_logits(np_rng):
     costs, carry = score(task, params, batch, zeros(task, batch))
     # what stands beyond the end has no part in it
     np.testing.assert_allclose(costs, want * batch["token_weight"], **F32)
-    same(output.carry, carry, **F32)
+    close(output.carry, carry, **F32)
     np.testing.assert_array_equal(output.states[1, 3:], 0.0)
 
 
@@ -167,7 +160,7 @@ def test_the_loss_is_the_summed_cost_times_the_steps_and_padding_has_no_part(np_
     }
     (again, _), others = gradient(task, params, other, {}, Carried(carry))
     assert again == total
-    same(others, grads, rtol=0)
+    close(others, grads, rtol=0)
 
 
 # windows -------------------------------------------------------------------------------------
@@ -190,7 +183,7 @@ def test_two_windows_equal_one_and_a_reset_row_begins_anew(config, np_rng):
     real = np.arange(20) < whole["lengths"][:, None]
     joined = np.concatenate([left, right], axis=1)
     np.testing.assert_allclose(joined[real], costs[real], **F32)
-    same(last, final, **F32)
+    close(last, final, **F32)
     # row 1 begins anew, the others go on
     reset = halves[1] | {"reset": np.array([False, True, False])}
     mixed, end = score(task, params, reset, middle)
@@ -199,7 +192,7 @@ def test_two_windows_equal_one_and_a_reset_row_begins_anew(config, np_rng):
     for row, (want, carry) in enumerate([(right, last), (fresh, start), (right, last)]):
         np.testing.assert_array_equal(mixed[row], want[row])
         one = functools.partial(jax.tree.map, lambda leaf, row=row: leaf[row])
-        same(one(end), one(carry), rtol=0)
+        close(one(end), one(carry), rtol=0)
 
 
 @pytest.mark.parametrize("config", CARRIED, ids=ids)
@@ -215,8 +208,10 @@ def test_padding_changes_no_cost_and_no_carry(config, np_rng):
     for other in (filler, longer):
         found, end = score(task, params, batch | other, start)
         np.testing.assert_allclose(found[:, :10][real], costs[real], **F32)
-        same(end, carry, **F32)
-    same(jax.tree.map(lambda c: c[2], (carry, start)), jax.tree.map(lambda c: c[2], (start, start)))
+        close(end, carry, **F32)
+    close(
+        jax.tree.map(lambda c: c[2], (carry, start)), jax.tree.map(lambda c: c[2], (start, start))
+    )
 
 
 # dropout -------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from tests.models._losses import make
 from tests.models._passes import make_batch
 from tests.refusals import each_row, refused
 
-NAN, INF = float("nan"), float("inf")
+NAN = float("nan")
 
 
 def ones(*shape, kind=np.int32):

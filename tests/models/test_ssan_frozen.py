@@ -59,7 +59,6 @@ def by_path(params):
     return {jax.tree_util.keystr(at, simple=True, separator="/"): x for at, x in leaves}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(["probe", "nli", "tagger"], "tagger"))
 def test_frozen_words_and_selectors_stay_without_optimiser_state_and_others_have_one(name):
     one = made(name, freeze_embeddings=True, freeze_selector=True)
@@ -101,7 +100,6 @@ def test_a_frozen_encoder_is_frozen_as_a_whole():
     assert np.any(slopes["parts"]["kernel"])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(["reordering", "nli"], "nli"))
 def test_a_frozen_selector_has_no_gradient_and_selects_in_training_as_in_evaluation(name):
     one = made(name, freeze_embeddings=False, freeze_selector=True)

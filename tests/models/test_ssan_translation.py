@@ -63,7 +63,6 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("options", slow_but(VARIANTS, VARIANTS[1]), ids=["pre", "post", "untied"])
 def test_decoding_with_a_cache_equals_the_whole_target(np_rng, options):
     model, params = trained(**options)

@@ -13,7 +13,7 @@ from gatedjax import nn as gnn
 from gatedjax import nnx as gnnx
 from tests.refusals import each_row, refused
 
-NAN, INF = float("nan"), float("inf")
+NAN = float("nan")
 # 3 texts of 5 words of width 6; 2 heads; sources of 4 words
 XS, MASK = np.zeros((3, 5, 6), np.float32), np.arange(5) < np.array([5, 3, 0])[:, None]
 INTS = np.ones((3, 5, 6), np.int32)

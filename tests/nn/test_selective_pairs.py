@@ -108,7 +108,6 @@ def solved(name):
     return module, (params, inputs, source), cotangent, allowed, results
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(CASES, "causal", "pairs of heads", "pairs across"))
 def test_values_and_gradients_are_those_of_a_loop_over_pairs(name, np_rng):
     module, (params, inputs, source), cotangent, allowed, results = solved(name)

@@ -7,9 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from gatedjax import (
-    TextClassifier,
-)
+from gatedjax import TextClassifier
 from gatedjax.__main__ import main
 from gatedjax.explore._engine import Explorer
 from gatedjax.text._options import TextOptions

@@ -100,7 +100,6 @@ def test_arrays_that_change_after_save_do_not_change_the_checkpoint(tmp_path):
 
 
 # what Orbax leaves open when it cannot read a file
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("way", slow_but(_store.DAMAGES, "flip"))
 def test_no_damage_to_any_file_is_read_as_another_array(way, made, tmp_path):
@@ -132,7 +131,6 @@ def test_a_flipped_number_is_named(tmp_path):
         store.restore(1, state=None)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "name"),
     slow_but([("flip", "record/metadata"), ("delete", "state/_METADATA")], "flip"),

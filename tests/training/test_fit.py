@@ -238,7 +238,6 @@ def median_error(params):
     return np.median(abs(np.concatenate(rows)).max(-1))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", slow_but(["sharding", "pmap", "lanes"], "lanes"))
 def test_a_summary_is_of_all_real_rows_and_chooses_the_best_parameters(kind, tmp_path):
     config = {"parallel": kind, "devices": 2, "num_steps": 2, "eval_every": 1, "optimizer": SGD}
@@ -338,7 +337,6 @@ class Broken(Tiny):
         return metrics
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("place", slow_but(["input", "gradient"], "gradient"))
 def test_what_is_not_finite_is_skipped_counted_and_named(place):
     # lines of intervals in which some updates are skipped and others are not
@@ -385,7 +383,6 @@ LOST = {"unused": lambda params, batch: 0.0, "times zero": lambda p, batch: 0.0 
 SIXTEEN = {"num_steps": 16, "log_every": 4, "optimizer": SLOW}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("use", slow_but(LOST, "unused"))
 def test_a_parameter_without_a_gradient_is_refused_at_the_first_line_after_ten_steps(use):
     log = []

@@ -62,7 +62,6 @@ MOMENTS = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("where", "steps"), slow_but(MOMENTS, ("step", 6)))
 def test_sigterm_at_any_moment_leaves_a_whole_checkpoint(where, steps, whole, tmp_path):
     before = signal.getsignal(signal.SIGTERM)
@@ -132,7 +131,6 @@ def test_a_run_that_a_hook_has_stopped_often_and_that_continues_is_an_unbroken_o
     assert_equal(means[0][0], means[1][0])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", slow_but(["single", "pmap"], "single"))
 def test_a_run_that_died_repeats_the_steps_since_its_checkpoint(kind, tmp_path):
     unbroken = run(tmp_path / "whole", parallel=kind)

@@ -99,7 +99,6 @@ KINDS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", slow_but(KINDS, "MapDataset", "an iterable with a state"))
 def test_a_run_that_was_stopped_reads_the_batches_of_an_unbroken_run(kind, tmp_path):
     make = lambda: KINDS[kind](pytest.importorskip("grain"))  # noqa: E731
@@ -156,7 +155,6 @@ def test_data_by_step_may_differ_between_two_readings(tmp_path):
         go(tmp_path / "b", Augmented())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("length", slow_but([3, 4], 3))
 def test_a_run_ends_with_its_data(length, tmp_path):
     lines, once = [], {"repeatable": False, "evaluation": HELD_OUT}
