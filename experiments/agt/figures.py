@@ -154,8 +154,8 @@ def show_selected(job: Job) -> None:
     The page is written to the work folders and not to the results, because its texts belong to the
     data set."""
     for data in job.data:
-        examples = []
-        for example in _examples(_record(job.store, data), data):
+        examples, record = [], _record(job.store, data)
+        for example in _examples(record, data):
             attention = np.asarray(example["attention"])
             # A network may have fewer layers than the paper's.
             layer = min(reported.SELECTION_LAYER, len(attention))
@@ -171,7 +171,7 @@ def show_selected(job: Job) -> None:
         analysis.write_html(path, analysis.highlight_html(examples, title))
         say(f"wrote {path}")
         for text in (layer_tables.selected_words, layer_tables.trace):
-            say(layer_tables.body(text, data, job.store))
+            say(text(record, data))
 
 
 def first_words(job: Job) -> None:

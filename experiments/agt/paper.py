@@ -306,7 +306,7 @@ def from_records(draw: Callable[[core.Job], None], about: str) -> core.Figure:
     def systems_to_train(job: core.Job, data: str) -> tuple[str, ...]:
         return (FULL,) if job.options.rerun or not job.store.all(data, FULL) else ()
 
-    return core.Figure(draw=draw, about=about, data=(DATA,), trained=systems_to_train)
+    return core.Figure(after=draw, about=about, data=(DATA,), trained=systems_to_train)
 
 
 def report(console: Console, records: Records, workdir: Path) -> None:

@@ -59,7 +59,7 @@ def sentences(options: Files) -> list[list[str]]:
         for source in load_splits("imdb", options).values()
         for example in source
     ]
-    (training,) = load_splits("sst1", options, ["train"]).values()
+    training = load_splits("sst1", options, ["train"])["train"]
     texts += [example["tokens"] for example in training]
     # The corpus has millions of tokens but few different words, so equal words share their memory.
     return [[sys.intern(word.lower()) for word in text] for text in texts]

@@ -14,7 +14,7 @@ from experiments.core.experiment import Place, Run, lanes_that_fit, run_lanes
 from experiments.core.experiment import run as run_one
 from experiments.core.kinds import Config, Record, Records
 from experiments.core.origins import origin_of
-from experiments.core.paper import COMMON, Cell, Figure, Job, Paper, TableOptions
+from experiments.core.paper import COMMON, Cell, Job, Paper, TableOptions
 from experiments.core.records import DIVERGED, SEED, Difference, differences, saved_record
 from experiments.core.summary import join
 from gatedjax._utils.cpu import prepare_cpu
@@ -317,9 +317,8 @@ def tables(paper: Paper, args: list[str] | None = None) -> int:
                 say(f"record: {job.store.existing_path(cell.data, cell.variant, seed)}")
             return 0
         run_cells(job, job.cells())
-        table = job.table
-        if act := table.draw if isinstance(table, Figure) else table.after:
-            act(job)
+        if job.table.after is not None:
+            job.table.after(job)
         # The page is written last, because it links the figures that exist.
         paper.write(job.store)
     return 0

@@ -137,7 +137,7 @@ def results_on_test(
     params, last = eval_params(result.state.params, result.state.opt_state), metrics
     # Arrays are compared instead of steps, because the chosen parameters may belong to no step, for
     # example if they are a mean of checkpoints.
-    if not jax.tree.all(jax.tree.map(np.array_equal, best_params, params)):
+    if not all(map(np.array_equal, jax.tree.leaves(best_params), jax.tree.leaves(params))):
         last, _ = evaluate(task, params, test, parallel)
     return {"test": metrics, "test_last": last}, predictions
 

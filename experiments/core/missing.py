@@ -10,7 +10,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from experiments.core import cli
 from experiments.core.command import check_settings, options_of
@@ -20,8 +20,7 @@ from experiments.core.paper import Cell, Figure, Job, Paper
 from experiments.core.papers import PAPERS
 from experiments.core.records import RESULTS, alive, differences
 from gatedjax._utils.choices import suggestion
-from gatedjax._utils.field_limits import at_least
-from gatedjax._utils.options import Unset
+from gatedjax._utils.options import CpuDevices, Unset
 from gatedjax._utils.terminal import join_first, render_count, say
 from gatedjax.data._load import FilesFound, looking
 
@@ -63,8 +62,8 @@ class MissingOptions(Files):
     """Steps per run (default: the steps of the records in the same table, else of the preset)."""
     embeddings: Unset[str] = None
     """File of word vectors (default: that of the records of a data set, else of its preset)."""
-    cpu_devices: Annotated[int, at_least(1, 128)] = 1
-    """CPU devices of each run; no effect on GPU or TPU."""
+    cpu_devices: CpuDevices = 1
+    """CPU devices of each run (default: 1); no effect on GPU or TPU."""
     results: Path = RESULTS
     """Folder with records and RESULTS.md in a folder per paper."""
     runs: Path = Path("runs")

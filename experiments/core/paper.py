@@ -286,15 +286,13 @@ class Table:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Figure(Table):
-    """A figure, which is no table of the page; `draw` is called when its runs are done."""
-
-    draw: "Callable[[Job], None]"
+    """A figure, which `after` draws; it is no table of the page."""
 
 
 RENDER = Table(about="only rewrite RESULTS.md from the finished runs")
 """The table "render", which all papers have."""
 CHART = Figure(
-    draw=lambda job: draw_chart(
+    after=lambda job: draw_chart(
         job.paper.title,
         job.paper.findings(job.store),
         job.paper.judged_numbers(job.store),

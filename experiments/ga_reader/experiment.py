@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from experiments.core import text
-from experiments.core.config import Files, with_changes
+from experiments.core.config import with_changes
 from experiments.core.experiment import Experiment, count_parameters
 from experiments.core.kinds import Json, Params
 from experiments.core.origins import join_remarks
@@ -25,8 +25,7 @@ SOURCES = {"cnn": "cnn_cloze", "daily_mail": "daily_mail_cloze", "wdw": "wdw_str
 
 def source_of(name: str, split: str, folders: Any) -> gdata.Source:
     """Loads the questions of a split."""
-    files = Files() if name == "two_facts" else folders  # generated questions have no files
-    source: gdata.Source = text.load_splits(SOURCES.get(name, name), files, [split])[split]
+    source: gdata.Source = text.load_splits(SOURCES.get(name, name), folders, [split])[split]
     return source
 
 

@@ -505,7 +505,7 @@ PAPER = core.Paper(
         "curves": core.Figure(
             about="of finished runs that learned, accuracy while training",
             data=("cbt_ne",),
-            draw=figures.curves,
+            after=figures.curves,
         ),
     },
     page=(

@@ -450,7 +450,7 @@ RUNS = c.runs(
 
 def curves_figure(about: str, data: str, trained: Any = requested_cells) -> core.Figure:
     """Returns a figure with curves of the cells that --cells names."""
-    return core.Figure(draw=figures.curves, about=about, data=(data,), trained=trained)
+    return core.Figure(after=figures.curves, about=about, data=(data,), trained=trained)
 
 
 def report(console: Console, records: Records, workdir: Path) -> None:
@@ -514,9 +514,9 @@ PAPER = core.Paper(
         "table2": TABLE2,
         "table3": TABLE3,
         "table4": TABLE4,
-        "figure3": core.Figure(draw=figures.samples, about="images of MNIST", data=("mnist",)),
+        "figure3": core.Figure(after=figures.samples, about="images of MNIST", data=("mnist",)),
         "figure4": core.Figure(
-            draw=figures.samples, about="of Fashion-MNIST", data=("fashion_mnist",)
+            after=figures.samples, about="of Fashion-MNIST", data=("fashion_mnist",)
         ),
         "figure5": curves_figure("validation curves of Fashion-MNIST", "fashion_mnist", long_cells),
         "figure6": curves_figure("of PTB", "ptb_medium"),

@@ -11,11 +11,11 @@ from rich.console import Console
 
 from experiments.core import cli, columns
 from experiments.core import paper as core
-from experiments.core.claims import Case, label_of, scaled, untested
+from experiments.core.claims import Case, case_of, untested
 from experiments.core.comparison import TEST, Comparison, paragraphs, sentence, test_note
 from experiments.core.config import Changes, with_changes
 from experiments.core.kinds import Json, Record, Records
-from experiments.core.origins import NOT_RUN, beside, marks_of
+from experiments.core.origins import NOT_RUN, beside
 from experiments.core.origins import columns as origins
 from experiments.core.records import LAST, Store, alive, format_average, mean_std
 from experiments.core.text import find_embeddings, width_of
@@ -268,7 +268,6 @@ def sentences(
 def show(job: core.Job) -> None:
     """Prints the table, and a line for each data set that it leaves out."""
     table = job.table
-    assert isinstance(table, core.Table)
     say(table.text(job.paper, job.store))
     if table.body is None:
         # A data set without rows would otherwise vanish without a word after hours of training.
@@ -615,29 +614,19 @@ def task_cases(claim: str, store: Store) -> Iterator[Case]:
     for row in task_rows(store):
         if row.variant != FULL:
             continue
-        of, shift = TASKS[row.data[:3]][0], row.shift
-        unit = "" if of == "accuracy" else of
+        of = TASKS[row.data[:3]][0]
         san, ssan = reported.TABLE1.get(reported.FULL_TASK.get(row.data, row.data), (None, None))
-        paper = None if san is None or ssan is None else ssan - san
-        label = label_of(reported.NAMES[row.data], [*row.pair[0], *row.pair[1]])
         full = reported.FULL_TASK.get(row.data)
         # A part of the paper's data is no other task.
         is_other = full is not None and reported.NAMES[full] not in reported.NAMES[row.data]
-        size_of = (f"size of {reported.NAMES[full]}",) if full is not None and is_other else ()
-        if shift is None:
-            yield Case(claim=claim, label=label, paper=paper, unit=unit)
-            continue
-        yield Case(
-            claim=claim,
-            label=label,
-            seeds=len(shift.seeds),
-            difference=100 * shift.difference,
-            test=scaled(shift.test, 100),
-            last=scaled(shift.last, 100),
-            paper=paper,
-            unit=unit,
-            is_lost=bool(shift.lost),
-            remarks=(*size_of, *marks_of(row.pair[0])),
+        yield case_of(
+            claim,
+            reported.NAMES[row.data],
+            row.shift,
+            [*row.pair[0], *row.pair[1]],
+            paper=None if san is None or ssan is None else ssan - san,
+            unit="" if of == "accuracy" else of,
+            remarks=(f"size of {reported.NAMES[full]}",) if full is not None and is_other else (),
         )
 
 
@@ -929,7 +918,7 @@ PAPER = core.Paper(
         **{f"table{number}": table for number, table in enumerate(TABLES, 1)},
         **{
             name: core.Figure(
-                about=about, draw=for_each_data_set(draw), data=(analyses.FIGURES[name],)
+                about=about, after=for_each_data_set(draw), data=(analyses.FIGURES[name],)
             )
             for name, (about, draw) in DRAWINGS.items()
         },
@@ -944,12 +933,12 @@ PAPER = core.Paper(
         "curves": core.Figure(
             about="of finished runs that learned, validation and selected pairs while training",
             data=("bshift",),
-            draw=for_each_data_set(analyses.curves),
+            after=for_each_data_set(analyses.curves),
         ),
         "neighbours": core.Figure(
             about="what a linear classifier of pairs of neighbouring words makes of the probes",
             data=analyses.PROBES,
-            draw=for_each_data_set(analyses.linear_reference),
+            after=for_each_data_set(analyses.linear_reference),
         ),
     },
     page=(

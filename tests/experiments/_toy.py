@@ -54,6 +54,6 @@ PAPER = Paper(
     names={"toy": "Toy", "wide": "Toy, wide"}, experiment=experiment,
     variants=variants(Variant("plain", "plain", {"model.noise": 0.0}), Variant("noisy", "noise"),
                       Variant("again", "noise, again", {"model.noise": 0.1}, same_as="noisy")),
-    tables={"table1": TABLE, "figure1": Figure(draw=lambda job: None, data=("toy",))},
+    tables={"table1": TABLE, "figure1": Figure(after=lambda job: None, data=("toy",))},
     page=(TABLE,), report=lambda console, records, workdir: console.print("done"),
 )  # fmt: skip

@@ -20,7 +20,7 @@ SOLO = Table(title="Solo", data=("toy",), variants=("solo",), columns=_toy.COLUM
 PAPER = dataclasses.replace(
     _toy.PAPER,
     tables={
-        "figure1": Figure(draw=lambda job: None, data=("toy",), variants=("drawn", "plain")),
+        "figure1": Figure(after=lambda job: None, data=("toy",), variants=("drawn", "plain")),
         "solo": SOLO,
         "table1": _toy.TABLE,
     },
