@@ -29,7 +29,6 @@ from tests.training._tiny import (
     stop_at,
 )
 
-pytestmark = pytest.mark.slow
 FAST = OptimizerConfig(learning_rate=0.05)
 KINDS = [("single", 2), ("sharding", 2), ("fsdp", 1), ("pmap", 2)]
 
@@ -58,6 +57,7 @@ def alone():
 
 
 # 6 rows on 4 devices in 1 or 2 parts: filler rows are needed
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "accumulate"), KINDS)
 def test_every_kind_of_parallelism_carries_the_same_rows(alone, kind, accumulate):
     result = remember(parallel=kind, accumulate=accumulate, devices=4)
@@ -68,12 +68,14 @@ def test_every_kind_of_parallelism_carries_the_same_rows(alone, kind, accumulate
     assert_close(result.state.params, alone.state.params)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sharding", "pmap"])
 def test_stopping_between_beginnings_and_resuming_gives_the_same_bits(tmp_path, kind):
     remember(tmp_path, parallel=kind, hook=stop_at(9))
     assert_same_run(remember(tmp_path, parallel=kind), remember(parallel=kind))
 
 
+@pytest.mark.slow
 def test_another_number_of_devices_continues_the_same_rows(tmp_path):
     remember(tmp_path, parallel="sharding", devices=4, hook=stop_at(9))
     result = remember(tmp_path)
@@ -81,6 +83,7 @@ def test_another_number_of_devices_continues_the_same_rows(tmp_path):
     np.testing.assert_allclose(result.state.carried.rows["memory"], memory_after(10), **F32)
 
 
+@pytest.mark.slow
 def test_a_skipped_update_keeps_the_rows(tmp_path):
     nan = {"train": Rows(poison=9)}
     result = remember(tmp_path, **nan)
@@ -131,6 +134,7 @@ def whole(tmp_path_factory):
     return workdir, normalise(workdir)
 
 
+@pytest.mark.slow
 def test_shared_arrays_are_trained_evaluated_and_kept_with_the_parameters(whole):
     workdir, result = whole
     shared = result.state.carried.shared
@@ -154,6 +158,7 @@ def test_shared_arrays_are_trained_evaluated_and_kept_with_the_parameters(whole)
         restore_params(workdir, wrong, part="shared")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["fsdp", "pmap"])
 def test_devices_have_the_shared_arrays_of_the_whole_batch(kind, whole):
     # 6 rows on 4 devices: two filler rows
@@ -164,6 +169,7 @@ def test_devices_have_the_shared_arrays_of_the_whole_batch(kind, whole):
     assert result.history[-1]["loss"] == pytest.approx(whole[1].history[-1]["loss"], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_has_the_bits_of_an_unbroken_one(whole, tmp_path):
     normalise(tmp_path, hook=stop_at(3))
     assert_same_run(normalise(tmp_path), whole[1])
@@ -181,6 +187,7 @@ class Poisoned(Normalised):
         return metrics, new.replace(shared={**new.shared, "mean": mean})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "train"), [(Normalised(), Far(poison=1)), (Poisoned(), Far())])
 def test_an_update_with_nan_is_skipped_and_keeps_the_shared_arrays(task, train, tmp_path):
     result = normalise(tmp_path, task, train, None, num_steps=3, log_every=1)
@@ -200,6 +207,7 @@ class Counting(Normalised):
         return metrics, new.replace(rows=carried.rows + batch["x"][:, 0])
 
 
+@pytest.mark.slow
 def test_a_task_may_carry_rows_as_well():
     result = normalise(task=Counting(), num_steps=3, parallel="pmap", devices=2)
     assert_close(result.state.carried.shared, statistics(0, 1, 2))
@@ -207,6 +215,7 @@ def test_a_task_may_carry_rows_as_well():
     np.testing.assert_allclose(result.state.carried.rows, wanted, **F32)
 
 
+@pytest.mark.slow
 def test_seeds_side_by_side_have_shared_arrays_each(whole):
     first, second = normalise(seeds=2)
     for lane in (first, second):
@@ -232,6 +241,7 @@ class Counted(Tiny):
         return *super().evaluate(params, batch), carried
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [{"steps": np.int32(0)}, {}], ids=["a count", "no arrays"])
 def test_any_tree_of_arrays_can_be_shared(shared, tmp_path):
     result = run(tmp_path, Counted(shared), num_steps=2)

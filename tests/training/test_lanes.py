@@ -30,7 +30,6 @@ from tests.training._tiny import (
     run,
 )
 
-pytestmark = pytest.mark.slow
 OURS = OptimizerConfig(learning_rate=0.05, clip_norm=1.0, ema_decay=0.5)
 EARLY = {"num_steps": 30, "log_every": 7, "eval_every": 5, "checkpoint_every": 4, "seeds": 3,
          "early_stop_patience": 2, "optimizer": OURS}  # fmt: skip
@@ -88,6 +87,7 @@ def whole():
     return lanes(**LONG)
 
 
+@pytest.mark.slow
 def test_a_lane_is_the_run_of_its_seed_and_stops_early_for_itself(tmp_path):
     results = lanes(tmp_path, **EARLY)
     assert_runs(results, **EARLY)
@@ -104,12 +104,14 @@ def test_a_lane_is_the_run_of_its_seed_and_stops_early_for_itself(tmp_path):
         check_single(store.record(store.latest()), tmp_path)
 
 
+@pytest.mark.slow
 def test_lanes_may_have_evaluation_data_of_their_own():
     own = lambda seed: [Data()[1000 + 2 * seed], Data()[1001 + 2 * seed]]  # noqa: E731
     two = EARLY | {"seeds": 2, "num_steps": 12}
     assert_runs(lanes(evaluation=own, **two), evaluation=own, **two)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "task"), [("learning_rate", Tiny), ("scale", Scaled)])
 def test_a_sweep_runs_every_value_with_every_seed(name, task):
     optimizer = OptimizerConfig(name="sgd", learning_rate=0.1, schedule="cosine", warmup_steps=3)
@@ -117,6 +119,7 @@ def test_a_sweep_runs_every_value_with_every_seed(name, task):
     assert_runs(lanes(task=task(), **swept), task, **swept)
 
 
+@pytest.mark.slow
 def test_lanes_continue_with_the_same_bits_and_on_another_number_of_devices(whole, tmp_path):
     lanes(tmp_path / "parts", hook=interrupt("step", 7), **LONG)
     parts = lanes(tmp_path / "parts", **LONG)
@@ -130,6 +133,7 @@ def test_lanes_continue_with_the_same_bits_and_on_another_number_of_devices(whol
         np.testing.assert_allclose(one.state.params["w"], other.state.params["w"], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_lane_that_skips_does_not_touch_the_others(whole):
     nan = lambda seed: poisoned(*range(109, 200), shift=100) if seed == 1 else shifted(seed)  # noqa: E731
     found = lanes(train=nan, **LONG)
@@ -138,6 +142,7 @@ def test_a_lane_that_skips_does_not_touch_the_others(whole):
     assert np.isfinite(found[1].state.params["w"]).all()
 
 
+@pytest.mark.slow
 def test_skips_of_a_lane_that_stops_early_are_counted(tmp_path):
     nan = lambda seed: shifted(1) if seed else poisoned(*range(5, 10))  # noqa: E731
     config = EARLY | {"log_every": 100, "checkpoint_every": 100, "early_stop_patience": 1}
@@ -157,6 +162,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_lanes_take_an_optimizer_of_optax(name, tmp_path):
     tx, two = OPTIMIZERS[name], LONG | {"seeds": 2, "num_steps": 12, "optimizer": OptimizerConfig()}
@@ -178,6 +184,7 @@ def test_a_number_of_the_task_is_swept_with_an_optimizer_of_optax():
     assert weights[0] != weights[1]
 
 
+@pytest.mark.slow
 def test_lanes_start_from_given_parameters():
     class Unread(Tiny):
         def init(self, key, batch):

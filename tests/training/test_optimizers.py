@@ -20,7 +20,6 @@ from tests.training._tiny import (
     plane,
 )
 
-pytestmark = pytest.mark.slow
 ASKING = {
     "reduce_on_plateau": (
         optax.chain(optax.sgd(0.05), contrib.reduce_on_plateau(patience=1, rtol=0.5)), ["value"]
@@ -33,6 +32,7 @@ ASKING = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ASKING)
 def test_an_optimizer_gets_what_it_asks_for(name):
     tx, given = ASKING[name]
@@ -60,6 +60,7 @@ def by_value_fn():
 DEVICES = [("pmap", 2), ("pmap", 1), ("sharding", 2), ("single", 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "accumulate"), DEVICES)
 def test_the_loss_as_a_function_is_that_of_the_batch_of_all_devices(kind, accumulate):
     options = {"parallel": kind, "accumulate": accumulate, "devices": 2, "num_steps": 2}
@@ -73,6 +74,7 @@ def test_the_loss_as_a_function_is_that_of_the_batch_of_all_devices(kind, accumu
     assert_close(jax.tree.map(lambda p, g: p - 0.05 * g, before, state.grad), params)
 
 
+@pytest.mark.slow
 def test_the_loss_as_a_function_is_one_of_the_trained_parameters():
     result = plane(task=Plane(frozen=("b",)), num_steps=2, optimizer=by_value_fn())
     fixed = {"w": optax.sgd(0.05), "b": optax.set_to_zero()}
@@ -98,6 +100,7 @@ def free_point(opt_state, params):
     return contrib.schedule_free_eval_params(state, params)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCHEDULE_FREE)
 def test_a_schedule_free_optimizer_is_evaluated_and_kept_where_it_averages(name, tmp_path):
     tx, options = SCHEDULE_FREE[name]
@@ -113,6 +116,7 @@ def test_a_schedule_free_optimizer_is_evaluated_and_kept_where_it_averages(name,
         assert_close(plane(optimizer=tx).best_params, point)
 
 
+@pytest.mark.slow
 def test_parameters_outside_of_an_average_are_evaluated_as_they_are():
     tx = optax.partition({"f": FREE, "e": optax.chain(optax.sgd(0.1), params_ema(0.5))},
                          {"w": "f", "b": "e"})  # fmt: skip
@@ -124,6 +128,7 @@ def test_parameters_outside_of_an_average_are_evaluated_as_they_are():
     assert float(np.abs(found["b"] - params["b"]).max()) > 1e-2
 
 
+@pytest.mark.slow
 def test_an_average_is_evaluated_with_what_is_frozen():
     own = optax.chain(optax.sgd(0.05), params_ema(0.5))
     configured = OptimizerConfig(name="sgd", learning_rate=0.05, ema_decay=0.5)

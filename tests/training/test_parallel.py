@@ -26,7 +26,6 @@ from gatedjax.training import (
 )
 from tests.training._tiny import Data, Tiny, assert_close, lines, lines_to, run
 
-pytestmark = pytest.mark.slow
 AVERAGED = OptimizerConfig(learning_rate=0.01, ema_decay=0.9, clip_norm=1.0)
 EVERY = {"log_every": 1, "eval_every": 6, "checkpoint_every": 4, "optimizer": AVERAGED}
 HELD_OUT = [Data(rows=6)[1000]]
@@ -108,6 +107,7 @@ def assert_as_alone(found, alone):
 
 
 # The rows are 8, and filler rows are needed for parts on 3 devices.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "devices", "accumulate"),
     [("fsdp", 4, 1), ("single", 1, 2), ("sharding", 3, 2), ("pmap", 3, 2)],
@@ -132,6 +132,7 @@ def test_rows_that_do_not_divide_are_counted_once():
         assert metrics["accuracy"] == pytest.approx(wanted.mean())
 
 
+@pytest.mark.slow
 def test_batches_may_be_split_over_two_axes_and_in_parts(alone):
     parallel = make_parallel("fsdp", mesh=mesh_of(2, 2), batch_axis=("data", "model"), accumulate=2)
     assert parallel.put_batch({"weight": np.ones(3)})["weight"].shape == (8,)
@@ -144,6 +145,7 @@ def test_batches_may_be_split_over_two_axes_and_in_parts(alone):
 # -- parameters ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_continues_on_8_then_4_then_1_devices(tmp_path, alone):
     for count, end in ((8, 4), (4, 8)):
         shares = []  # the largest of a device, of parameters and of optimizer state
@@ -166,6 +168,7 @@ def test_a_run_continues_on_8_then_4_then_1_devices(tmp_path, alone):
     assert_as_alone((result, numbers(tmp_path)), alone)
 
 
+@pytest.mark.slow
 def test_a_rule_of_ones_own_splits_over_an_axis_of_the_model(alone):
     seen = set()
 
@@ -225,6 +228,7 @@ class Layer:
         return {"loss": Ratio.of(each, batch["weight"])}
 
 
+@pytest.mark.slow
 def test_a_recurrence_gathers_its_kernels_once_and_not_in_each_step():
     batch = {"x": np.ones((8, 5, 8), np.float32), "weight": np.ones(8, np.float32)}
     tx = optax.sgd(0.1)
@@ -244,6 +248,7 @@ def test_a_recurrence_gathers_its_kernels_once_and_not_in_each_step():
         assert "all-reduce" not in lines_of_body
 
 
+@pytest.mark.slow
 def test_the_rule_of_fsdp():
     mesh = mesh_of(4, 2)
     rule = fsdp_rule(mesh)
