@@ -26,6 +26,7 @@ from gatedjax.text.sources import _lines
 from gatedjax.text.sources._open import open_table
 from gatedjax.training import OptimizerConfig
 from gatedjax.training.config import make_optimizer
+from tests._speed import seconds_of_python
 from tests.conftest import ROOT
 from tests.explore._models import model
 
@@ -152,7 +153,7 @@ def test_repeated_names_are_found_in_linear_time(tmp_path):
     (found,) = open_table(path)
     assert found.reason == ("not JSON: names must be different, got 'n49999' more than once")
     # a minute by counting each of them
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 20 * seconds_of_python(1_000_000)
 
 
 def test_tables_have_a_largest_number_of_columns(tmp_path):
@@ -163,7 +164,8 @@ def test_tables_have_a_largest_number_of_columns(tmp_path):
         if count == MOST_COLUMNS:
             began = time.process_time()
             assert len(list(open_table(path))) == 1
-            assert time.process_time() - began < 2
+            # two seconds by looking for each name among all
+            assert time.process_time() - began < 5 * seconds_of_python(1_000_000)
         else:
             with pytest.raises(ValueError, match="at most 10,000 columns, got 10,001"):
                 open_table(path)
