@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import types
 
 import jax
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 
 from gatedjax.text import TextClassifier
 from gatedjax.text._gated import open_own
-from gatedjax.text.answers._evaluation import _by_mode
 from gatedjax.text.answers._explain import explain
 from gatedjax.text.corpus._corpus import Rows
 from gatedjax.text.models._buckets import (
@@ -117,19 +115,6 @@ def test_a_prediction_is_that_of_its_windows(trained):
     single = trained.probabilities([documents[0], documents[5]])
     together = trained.probabilities(documents)
     np.testing.assert_allclose(single, together[[0, 5]], rtol=1e-5)
-
-
-def test_a_text_without_a_word_has_the_most_frequent_class_in_each_gate_mode():
-    network = types.SimpleNamespace(
-        params=None,
-        prior=(0.1, 0.2, 0.7),
-        all_tokens=lambda texts: [tuple(text.split()) for text in texts],
-        list_windows=lambda documents: (documents, np.arange(len(documents))),
-        batches=lambda windows: [(np.arange(len(windows)), {})],
-        modes=lambda params, batch: {"threshold": np.array([[[0.0, 9.0, 0.0]] * 2])},
-    )
-    right = _by_mode(network, [(None, ("",), 2), (None, ("a film",), 1)])
-    assert right["threshold"].tolist() == [1, 1]
 
 
 @pytest.mark.slow
