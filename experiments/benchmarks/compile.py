@@ -11,7 +11,6 @@ compiled with these options.
 
 import dataclasses
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -122,12 +121,9 @@ def task_of(model: Model, layers: int, **options: Any) -> Any:
 def make_batch(model: Model, words: int) -> Batch:
     """Draws texts; the first has the full length."""
     if model == "ga_reader":
-        small = ga_reader.Options(batch=BATCH, document=words, query=words)
-        return ga_reader.make_batch(small)
+        return ga_reader.make_batch(ga_reader.Sizes(batch=BATCH, document=words, query=words))
     rng = np.random.default_rng(0)
-    lengths = rng.integers(max(1, 3 * words // 4), words + 1, BATCH).astype(np.int32)
-    # The first row has the full length, because batches are padded to their longest row.
-    lengths[0] = words
+    lengths = _harness.draw_lengths(rng, BATCH, words)
     real = np.arange(words)[None, :] < lengths[:, None]
     return {
         "tokens": (rng.integers(2, VOCABULARY, real.shape) * real).astype(np.int32),
@@ -158,7 +154,7 @@ def figures_of(task: Any, batch: Batch, clock: Callable[[], float]) -> dict[str,
 def measure(model: Model, layers: int, words: int, options: Options) -> Json:
     """Measures a network at a size, with its options and with Flax as far as they exist. Returns
     the median figures of each contestant; the ratio if there is a network of Flax."""
-    clock = time.perf_counter if options.clock == "wall" else time.process_time
+    clock = _harness.CLOCKS[options.clock]
     batch = make_batch(model, words)
     tasks = {"ours": task_of(model, layers)}
     for name, again in AGAIN.get(model, {}).items():

@@ -28,7 +28,22 @@ from gatedjax.training import init_state, make_optimizer, make_train_step
 COMMAND = "python -m experiments.benchmarks.ga_reader --docs"
 OURS, CLIPPED, FLAX = "gatedjax", "gatedjax, clipped in every step", "flax nn.RNN(GRUCell)"
 VOCABULARY = 2000
-SIZES = ("batch", "document", "query", "hidden", "hops", "embedding_dim", "repeats")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """The rows B, the padded lengths N and Q, the width H of a GRU per direction, the hops K, and
+    the width of the word vectors."""
+
+    batch: int = 32
+    document: int = 512
+    query: int = 32
+    hidden: int = 128
+    hops: int = 3
+    embedding_dim: int = 100
+
+
+SIZES = Sizes()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,20 +56,6 @@ class Options(_harness.Options):
     1 ours is faster.
     """
 
-    batch: int = 32
-    """The number of rows B."""
-    document: int = 512
-    """The padded document length N."""
-    query: int = 32
-    """The padded query length Q."""
-    hidden: int = 128
-    """The width H of a GRU per direction."""
-    hops: int = 3
-    """The number of hops K."""
-    embedding_dim: int = 100
-    """The width of the word vectors."""
-    seed: int = 0
-    """The seed of the texts."""
     docs: Unset[Path] = None
     """A Markdown file in which the table is replaced, with the figures of this run or of
     --figures."""
@@ -63,14 +64,13 @@ class Options(_harness.Options):
     measured."""
 
 
-def make_batch(options: Options) -> dict[str, np.ndarray]:
+def make_batch(sizes: Sizes) -> dict[str, np.ndarray]:
     """Draws texts in which each of ten candidates occurs six times."""
-    rng = np.random.default_rng(options.seed)
-    rows, candidates, times = options.batch, 10, 6
+    rng = np.random.default_rng(0)
+    rows, candidates, times = sizes.batch, 10, 6
     batch: dict[str, np.ndarray] = {}
-    for name, size in (("document", options.document), ("query", options.query)):
-        lengths = rng.integers(max(1, 3 * size // 4), size + 1, rows).astype(np.int32)
-        lengths[0] = size
+    for name, size in (("document", sizes.document), ("query", sizes.query)):
+        lengths = _harness.draw_lengths(rng, rows, size)
         real = np.arange(size)[None, :] < lengths[:, None]
         batch[name] = (rng.integers(1, VOCABULARY, real.shape) * real).astype(np.int32)
         batch[f"{name}_lengths"] = lengths
@@ -136,17 +136,17 @@ class FlaxGAReader(nn.Module):
         return PeerOutput(jax.nn.log_softmax(scores))
 
 
-def make_tasks(options: Options) -> dict[str, GAReaderTask]:
+def make_tasks(sizes: Sizes) -> dict[str, GAReaderTask]:
     """Returns the contestants by name; their losses and optimisers are the same."""
     config = GAReaderConfig(
-        hops=options.hops,
-        hidden=options.hidden,
-        embedding_dim=options.embedding_dim,
+        hops=sizes.hops,
+        hidden=sizes.hidden,
+        embedding_dim=sizes.embedding_dim,
         characters=GAReaderCharacters(char_dim=0),
         dropout=0.0,
     )
     clipped = dataclasses.replace(config, step_clip=10.0)
-    peer: Any = FlaxGAReader(options.hops, options.hidden, options.embedding_dim, VOCABULARY)
+    peer: Any = FlaxGAReader(sizes.hops, sizes.hidden, sizes.embedding_dim, VOCABULARY)
     return {
         OURS: GAReaderTask(GAReader(config, VOCABULARY)),
         CLIPPED: GAReaderTask(GAReader(clipped, VOCABULARY)),
@@ -162,17 +162,17 @@ def compile_step(task: GAReaderTask, batch: dict[str, np.ndarray]) -> _harness.S
     return _harness.Steps(step, state, jax.device_put(batch), jax.random.key(0))
 
 
-def measure(options: Options) -> Json:
+def measure(sizes: Sizes, repeats: int) -> Json:
     """Measures the contestants in turns. Returns "options", "machine", "load" before and after, and
     "rows", the figures of each contestant."""
     load = os.getloadavg()[0]
-    batch = make_batch(options)
-    ready = {name: compile_step(task, batch) for name, task in make_tasks(options).items()}
-    rows = _harness.measure(ready, options.repeats, OURS)
+    batch = make_batch(sizes)
+    ready = {name: compile_step(task, batch) for name, task in make_tasks(sizes).items()}
+    rows = _harness.measure(ready, repeats, OURS)
     for name, contestant in ready.items():
         rows[name] |= {k: getattr(contestant, k) for k in ("compile_s", "memory_bytes")}
     return {
-        "options": {name: getattr(options, name) for name in (*SIZES, "seed")},
+        "options": {**dataclasses.asdict(sizes), "repeats": repeats},
         "machine": _harness.machine(),
         "load": [load, os.getloadavg()[0]],
         "rows": rows,
@@ -219,13 +219,13 @@ def docs_section(result: Json) -> str:
 
 def main(options: Options) -> Json:
     """Measures, prints and returns the figures, or only writes the document from figures."""
-    at_least_1(options, *SIZES)
+    at_least_1(options, "repeats")
     if options.figures is not None:
         if options.docs is None:
             raise ValueError("docs must be a page to write the figures into, got None: give --docs")
         result = read_json(options.figures)
     else:
-        result = measure(options)
+        result = measure(SIZES, options.repeats)
         _harness.render(_title(result), _HEADS, _lines(result))
         _harness.write_figures(options.json, result)
     if options.docs is not None:

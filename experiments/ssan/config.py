@@ -258,9 +258,6 @@ class TranslationConfig(RunConfig):
         default_factory=models.SSANTranslatorConfig
     )
     search: SearchConfig = dataclasses.field(default_factory=SearchConfig)
-    init_from: str | None = None
-    """The work folder of another run. This run starts with its parameters as far as their names and
-    shapes agree: a selective network can start with a standard Transformer."""
 
     def __post_init__(self) -> None:
         """Raises ValueError if the search averages more checkpoints than the training keeps."""
@@ -494,7 +491,7 @@ with --model.gates.select-layers 0, and evaluate it on the test data. Options th
 come from --preset, which also decides which options there are. Press Ctrl-C to stop: the run is
 saved, and the same command continues it. Translate with a finished run, and make the probes
 BShift and word reordering of sentences of yours:
-python -m experiments.ssan translate --workdir W < in.txt
+gatedjax translate W < in.txt
 python -m experiments.ssan make-probes --texts sentences.txt --out DIR""",
     presets=PRESETS,
     default="bshift",
