@@ -28,9 +28,6 @@ BASE = "standard"
 LAYERS: dict[str, tuple[str, Json]] = {
     BASE: ("standard attention (selector none)", {"selector": "none"}),
     "st": ("selective, st", {"selector": "st_gumbel"}),
-    "st_remat": ("selective, st, recomputed", {"selector": "st_gumbel", "remat": True}),
-    "soft": ("selective, soft", {"selector": "soft_gumbel"}),
-    "expect": ("selective, expect", {"selector": "mean_field"}),
     "shared": ("selective, st, one selection for all heads", {"share_heads": True}),
     "st_block": ("selective, st, 256 queries at a time", {"selector": "st_gumbel", "block": 256}),
     "block": ("standard attention, 256 queries at a time", {"selector": "none", "block": 256}),
@@ -45,14 +42,14 @@ WIDTHS = (128, 256, 512)
 LONG = 2048
 """The number of tokens N of the row whose memory is computed."""
 Call = Callable[..., Any]
-Name = Literal["st", "st_remat", "soft", "expect", "shared"]
+Name = Literal["st", "shared"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(_harness.Options):
     """Times selective self-attention against standard attention, in training and inference."""
 
-    layers: tuple[Name, ...] = ("st", "soft", "expect", "shared")
+    layers: tuple[Name, ...] = ("st", "shared")
     """The layers to time, in addition to standard attention and the attention of flax."""
     repeats: int = 11
     clock: Literal["wall", "process"] = "wall"

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from rich.console import Console
 
-from experiments.core import cli
 from experiments.core import columns as c
 from experiments.core import paper as core
 from experiments.core.claims import Number, number_of, untested
@@ -121,15 +120,7 @@ class GANetOptions(core.TableOptions):
 
     embeddings: Unset[str] = None
     """GloVe file (default: the preset's); "none" starts from random vectors."""
-    texts: int = 1000
-    """Largest number of test texts in faithfulness."""
-    owned: ClassVar = {"texts": ("faithfulness",)}
     random_vectors: ClassVar = ("polarity",)
-
-    def check(self) -> None:
-        """Exits with status 2 if the options contradict each other."""
-        # The option is checked before any training, because a table may train for hours.
-        cli.check_counts(self, "texts")
 
 
 def gated(row: core.TableRow) -> bool:

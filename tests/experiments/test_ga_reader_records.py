@@ -1,5 +1,6 @@
 """Records of the GA Reader's runs: rendered with exact numbers, drawn."""
 
+import dataclasses
 import functools
 
 import pytest

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.core.config import with_changes
-from experiments.ga_reader import figures, tables
+from experiments.ga_reader import figures, make_cloze, tables
 from experiments.ga_reader.__main__ import main
 from experiments.ga_reader.config import PRESETS
 from experiments.ga_reader.paper import PAPER
@@ -40,7 +40,9 @@ def cloze(tmp_path_factory):
     """A folder in CBT's format, with word vectors for some words."""
     folder = tmp_path_factory.mktemp("cloze")
     args = ["make-cloze", "--books", *library(folder / "books", 3), "--out", str(folder)]
-    assert main([*args, "--stride", "12"]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(make_cloze, "STRIDE", 12)
+        assert main(args) == 0
     words = ["the", "house", "anna", "in", "."]
     rows = [
         f"{w} " + " ".join(f"{0.1 * (i - j):.1f}" for j in range(8)) for i, w in enumerate(words)
