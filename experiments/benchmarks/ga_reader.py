@@ -6,7 +6,6 @@ compiled as a single program.
 """
 
 import dataclasses
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,7 @@ from flax import struct
 
 from experiments.benchmarks import _harness
 from experiments.core.config import at_least_1
-from experiments.core.kinds import Array, Json
-from experiments.core.records import read_json
+from experiments.core.kinds import Array, Json, Records
 from gatedjax._utils.options import Unset
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask, ga_reader_optimizer
 from gatedjax.models.ga_reader import GAReaderCharacters
@@ -57,11 +55,7 @@ class Options(_harness.Options):
     """
 
     docs: Unset[Path] = None
-    """A Markdown file in which the table is replaced, with the figures of this run or of
-    --figures."""
-    figures: Unset[Path] = None
-    """A file written with --json. With it --docs is written from the file, and no step is
-    measured."""
+    """A Markdown file in which the section with the table is replaced."""
 
 
 def make_batch(sizes: Sizes) -> dict[str, np.ndarray]:
@@ -162,75 +156,44 @@ def compile_step(task: GAReaderTask, batch: dict[str, np.ndarray]) -> _harness.S
     return _harness.Steps(step, state, jax.device_put(batch), jax.random.key(0))
 
 
-def measure(sizes: Sizes, repeats: int) -> Json:
-    """Measures the contestants in turns. Returns "options", "machine", "load" before and after, and
-    "rows", the figures of each contestant."""
-    load = os.getloadavg()[0]
+def measure(sizes: Sizes, repeats: int) -> Records:
+    """Measures the contestants in turns. Returns the figures of each contestant."""
     batch = make_batch(sizes)
     ready = {name: compile_step(task, batch) for name, task in make_tasks(sizes).items()}
     rows = _harness.measure(ready, repeats, OURS)
-    for name, contestant in ready.items():
-        rows[name] |= {k: getattr(contestant, k) for k in ("compile_s", "memory_bytes")}
-    return {
-        "options": {**dataclasses.asdict(sizes), "repeats": repeats},
-        "machine": _harness.machine(),
-        "load": [load, os.getloadavg()[0]],
-        "rows": rows,
-    }
-
-
-_HEADS = ("step of", "ms (median)", "ms (fastest)", "time / ours", "MB", "compile, s")
-
-
-def _lines(result: Json) -> list[list[str]]:
+    facts = ("compile_s", "memory_bytes")
     return [
-        [
-            name,
-            f"{row['ms']:.0f}",
-            f"{row['min_ms']:.0f}",
-            f"{row['ratio']:.2f}",
-            f"{1e-6 * row['memory_bytes']:.0f}",
-            f"{row['compile_s']:.1f}",
-        ]
-        for name, row in result["rows"].items()
+        {"step of": name, **rows[name], **{fact: getattr(contestant, fact) for fact in facts}}
+        for name, contestant in ready.items()
     ]
 
 
-def _title(result: Json) -> str:
-    o = result["options"]
-    return (
-        f"Training step of the GA Reader, B {o['batch']}, N {o['document']}, Q {o['query']}, "
-        f"H {o['hidden']}, K {o['hops']}, {o['repeats']} turns"
-    )
+HEADS = ("step of", "ms (median)", "ms (fastest)", "time / ours", "MB", "compile, s")
 
 
-def docs_section(result: Json) -> str:
-    """Returns the table and a description of the machine, in Markdown."""
-    about = result["machine"]
-    versions = ", ".join(f"{k} {about['versions'][k]}" for k in ("jax", "jaxlib", "flax"))
-    low, high = result["load"]
-    notes = (
-        f"{_title(result)}. Machine: {about['processor']}, {about['cores']} cores, backend "
-        f"{about['backend']}, Python {about['python']}, {versions}; load average (this process "
-        f"included) {low:.1f} before and {high:.1f} after."
-    )
-    return "\n".join([notes, "", *_harness.markdown_table(_HEADS, _lines(result))])
+def cells_of(row: Json) -> list[str]:
+    """Returns the cells of a row."""
+    return [
+        row["step of"],
+        f"{row['ms']:.0f}",
+        f"{row['min_ms']:.0f}",
+        f"{row['ratio']:.2f}",
+        f"{1e-6 * row['memory_bytes']:.0f}",
+        f"{row['compile_s']:.1f}",
+    ]
 
 
-def main(options: Options) -> Json:
-    """Measures, prints and returns the figures, or only writes the document from figures."""
+def main(options: Options) -> Records:
+    """Measures, prints and returns the figures of each contestant."""
     at_least_1(options, "repeats")
-    if options.figures is not None:
-        if options.docs is None:
-            raise ValueError("docs must be a page to write the figures into, got None: give --docs")
-        result = read_json(options.figures)
-    else:
-        result = measure(SIZES, options.repeats)
-        _harness.render(_title(result), _HEADS, _lines(result))
-        _harness.write_figures(options.json, result)
-    if options.docs is not None:
-        _harness.replace_section(options.docs, COMMAND, docs_section(result))
-    return result
+    rows = measure(SIZES, options.repeats)
+    title = (
+        f"Training step of the GA Reader, B {SIZES.batch}, N {SIZES.document}, Q {SIZES.query}, "
+        f"H {SIZES.hidden}, K {SIZES.hops}, {options.repeats} turns"
+    )
+    lines = list(map(cells_of, rows))
+    _harness.publish(options, rows, title, HEADS, lines, command=COMMAND, intro=f"{title}.")
+    return rows
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
 """What the commands of all papers refuse: one line with status 2, before anything is trained."""
 
 import importlib
-from pathlib import Path
 
 import pytest
 
 from experiments.__main__ import main
-from experiments.benchmarks import compile, ga_reader, recurrence
+from experiments.benchmarks import compile, recurrence
 from tests import refusals
 from tests.experiments._commands import refused
 
@@ -90,7 +89,6 @@ BENCHMARKS = {
         (measured(compile, words=(0,)), "words"),
         (measured(compile, repeats=0), "repeats"),
     ],
-    "ga_reader": [(measured(ga_reader, figures=Path("a.json")), "docs|--docs")],
     "recurrence": [
         (measured(recurrence, devices=3), "devices|batch=32|3"),
         (measured(recurrence, layers=0), "layers|1|0"),
