@@ -26,7 +26,6 @@ from experiments.core.kinds import Array, Batch, Json, Records
 from gatedjax import models
 from gatedjax._utils.options import Unset
 from gatedjax.models._classification import ClassifierTask
-from gatedjax.models.ga_reader import GAReaderCharacters
 from gatedjax.training import init_state, make_train_step
 
 Model = Literal["lstm", "gru", "rau", "ga_net", "agt", "ga_reader", "ssan"]
@@ -85,36 +84,19 @@ class FlaxClassifier(nn.Module):
 
 def task_of(model: Model, layers: int, **options: Any) -> Any:
     """Returns a small network with a given depth; its widths hardly matter for compilation."""
+    sizes: Json = {"num_layers": layers, "hidden": WIDTH, **options}
+    with_words = {**sizes, "embedding_dim": WIDTH}
     if model == "ga_net":
-        net = models.GANetConfig(
-            num_layers=layers, embedding_dim=WIDTH, hidden=WIDTH, aux_hidden=WIDTH, **options
-        )
+        net = models.GANetConfig(aux_hidden=WIDTH, **with_words)
         return models.GANetTask(models.GANet(net, VOCABULARY, CLASSES))
     if model == "agt":
-        agt = models.AGTConfig(num_layers=layers, embedding_dim=WIDTH, hidden=WIDTH, **options)
-        return models.AGTTask(models.AGT(agt, VOCABULARY, CLASSES))
+        return models.AGTTask(models.AGT(models.AGTConfig(**with_words), VOCABULARY, CLASSES))
     if model == "ga_reader":
-        reader = models.GAReaderConfig(
-            hops=layers,
-            embedding_dim=WIDTH,
-            hidden=WIDTH,
-            characters=GAReaderCharacters(char_dim=0),
-            dropout=0.0,
-            **options,
-        )
-        return models.GAReaderTask(models.GAReader(reader, ga_reader.VOCABULARY))
+        return ga_reader.make_task(ga_reader.Sizes(hops=layers, hidden=WIDTH, embedding_dim=WIDTH))
     if model == "ssan":
-        ssan = models.SSANProbeConfig(
-            num_layers=layers,
-            hidden=WIDTH,
-            filter_size=2 * WIDTH,
-            num_heads=2,
-            **options,
-        )
+        ssan = models.SSANProbeConfig(filter_size=2 * WIDTH, num_heads=2, **sizes)
         return models.SSANProbeTask(models.SSANProbe(ssan, VOCABULARY, CLASSES))
-    rau = models.RAUConfig(
-        cell=model, num_layers=layers, embedding_dim=WIDTH, hidden=WIDTH, **options
-    )
+    rau = models.RAUConfig(cell=model, **with_words)
     return models.RAUTask(models.RAUClassifier(rau, CLASSES, VOCABULARY))
 
 

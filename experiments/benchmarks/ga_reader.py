@@ -130,20 +130,25 @@ class FlaxGAReader(nn.Module):
         return PeerOutput(jax.nn.log_softmax(scores))
 
 
-def make_tasks(sizes: Sizes) -> dict[str, GAReaderTask]:
-    """Returns the contestants by name; their losses and optimisers are the same."""
+def make_task(sizes: Sizes, **options: Any) -> GAReaderTask:
+    """Returns our reader of words without characters and dropout."""
     config = GAReaderConfig(
         hops=sizes.hops,
         hidden=sizes.hidden,
         embedding_dim=sizes.embedding_dim,
         characters=GAReaderCharacters(char_dim=0),
         dropout=0.0,
+        **options,
     )
-    clipped = dataclasses.replace(config, step_clip=10.0)
+    return GAReaderTask(GAReader(config, VOCABULARY))
+
+
+def make_tasks(sizes: Sizes) -> dict[str, GAReaderTask]:
+    """Returns the contestants by name; their losses and optimisers are the same."""
     peer: Any = FlaxGAReader(sizes.hops, sizes.hidden, sizes.embedding_dim, VOCABULARY)
     return {
-        OURS: GAReaderTask(GAReader(config, VOCABULARY)),
-        CLIPPED: GAReaderTask(GAReader(clipped, VOCABULARY)),
+        OURS: make_task(sizes),
+        CLIPPED: make_task(sizes, step_clip=10.0),
         FLAX: GAReaderTask(peer),
     }
 

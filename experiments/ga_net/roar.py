@@ -218,8 +218,9 @@ def run(job: Job) -> None:
     """Trains the curves that have no record yet, and draws the figure."""
     options = job.options
     # All cells are checked before the first training, so that no time is lost.
-    for data in job.data:
-        check_cells(job, [_cell(job, data, *row) for row in CURVES])
+    for data, (system, measure) in itertools.product(job.data, CURVES):
+        configs = {seed: job.config(data, system, seed) for seed in range(options.seeds)}
+        check_cells(job, [Cell(data, name_of(system, measure), configs)])
     for data, system in itertools.product(job.data, ROWS):
         lacking: dict[tuple[int, ...], list[Measure]] = {}
         for measure in ROWS[system]:
@@ -240,26 +241,18 @@ def run(job: Job) -> None:
     draw(job)
 
 
-def _cell(job: Job, data: str, system: str, measure: str) -> Cell:
-    configs = {seed: job.config(data, system, seed) for seed in range(job.options.seeds)}
-    return Cell(data, name_of(system, measure), configs)
-
-
 def _neighbours(seeds: Sequence[int]) -> list[tuple[int, ...]]:
     """Returns groups of consecutive seeds, each of which is trained in a single program."""
     groups = itertools.groupby(enumerate(seeds), key=lambda place: place[1] - place[0])
     return [tuple(seed for _, seed in group) for _, group in groups]
 
 
-def curve(store: Store, data: str, system: str, measure: str) -> Records:
-    """Returns the records of an importance."""
-    return store.all(data, name_of(system, measure))
-
-
 def body(store: Store) -> str:
     """Returns the table with the accuracy of each curve by share, and its RACU."""
-    names = [d for d in reported.NAMES if d == "trec" or any(curve(store, d, *r) for r in CURVES)]
-    curves = {(d, *row): curve(store, d, *row) for d in names for row in CURVES}
+    names = [
+        d for d in reported.NAMES if d == "trec" or any(store.all(d, name_of(*r)) for r in CURVES)
+    ]
+    curves = {(d, *row): store.all(d, name_of(*row)) for d in names for row in CURVES}
     shares = sorted(
         {x for records in curves.values() for record in records for x in record["shares"]}
     )
@@ -312,7 +305,7 @@ def draw(job: Job) -> None:
     for data in job.data:
         series: dict[str, dict[str, list[tuple[float, float, float | None]]]] = {}
         for system, measures in ROWS.items():
-            curves = {measure: curve(job.store, data, system, measure) for measure in measures}
+            curves = {name: job.store.all(data, name_of(system, name)) for name in measures}
             if any(curves.values()):
                 lines = {str(measure): _points(records) for measure, records in curves.items()}
                 series[f"accuracy, {reported.SYSTEMS[system]}"] = lines

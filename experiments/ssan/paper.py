@@ -283,11 +283,6 @@ def choose_by_layers(job: core.Job, _: str) -> list[str]:
     return [BASE, *(name for layer, name in LAYERS.items() if layer in job.options.layers)]
 
 
-def choose_local_by_layers(job: core.Job, data: str) -> list[str]:
-    """Returns the networks of `choose_by_layers` by the recipe that learns BShift."""
-    return [*map(local_name, choose_by_layers(job, data))]
-
-
 TABLE2 = against_san(
     columns.variant("network"),
     columns.paper_number(
@@ -306,7 +301,7 @@ TABLE2 = against_san(
     data=("bshift",),
     variants=tuple(map(local_name, NETWORKS)),
     seen=(),
-    trained=choose_local_by_layers,
+    trained=lambda job, data: map(local_name, choose_by_layers(job, data)),
     quoted=(("SAN, earlier report", f"{reported.BSHIFT_EARLIER:.2f}", "quoted, not trained here"),),
 )
 

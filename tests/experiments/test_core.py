@@ -17,7 +17,7 @@ from experiments.core.experiment import Clock, Run, last
 from experiments.core.paper import Job, TableOptions, TableRow, Variant
 from experiments.core.records import read_json, write_json
 from gatedjax import data as gdata
-from gatedjax.training import NonFiniteError, TrainConfig
+from gatedjax.training import NonFiniteError
 from gatedjax.training.config import EmaState
 from gatedjax.training.workdir import mark_run
 from tests.conftest import ROOT
