@@ -45,7 +45,7 @@ USES = {
     "experiments.ssan": (
         "functional training models analysis data.batches data.files data text experiments.core"
     ),
-    "experiments.benchmarks": "functional nn training models data lexicon text experiments.core",
+    "experiments.benchmarks": "functional nn training models lexicon text experiments.core",
 }
 """The rooms that a room imports; the names without `experiments` are packages of gatedjax."""
 
