@@ -1,5 +1,6 @@
 """Real runs of the GA Reader, a few steps long, on files in CBT's format."""
 
+import dataclasses
 import json
 
 import numpy as np
