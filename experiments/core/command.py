@@ -10,7 +10,7 @@ import tyro
 
 from experiments.core import cli
 from experiments.core.curves import hardware, say_differences, software, stop_message
-from experiments.core.experiment import Place, Run, lanes_that_fit, run_lanes
+from experiments.core.experiment import Place, Run, run_lanes
 from experiments.core.experiment import run as run_one
 from experiments.core.kinds import Config, Record, Records
 from experiments.core.origins import origin_of
@@ -206,10 +206,6 @@ def _run_together(job: Job, cell: Cell, missing: Missing) -> Missing:
         # The seeds of a program are consecutive, so the seeds up to the first gap are counted.
         neighbours = sum(seed == first + place for place, (seed, _) in enumerate(fresh))
         count = min(options.lanes, neighbours) if config.allows_lanes else 1
-        # The memory is measured only if several seeds are wanted, because a step is compiled for
-        # it.
-        if count > 1:
-            count = min(count, lanes_that_fit(paper.experiment(config), config.train))
         if count == 1:
             separate.append(fresh.pop(0))
             continue
@@ -301,8 +297,11 @@ def tables(paper: Paper, args: list[str] | None = None) -> int:
     options = cli.parse_many(options_of(paper), args, f"python -m experiments.{paper.name}.tables")
     for name in options.data:
         cli.preset_named(name, paper.presets)
+    # Tables without data sets, such as figures of a fixed data set, make no use of --data.
+    with_data = tuple(name for name, table in paper.tables.items() if table.data)
+    owned = {**options.owned, "data": with_data}
     for field in dataclasses.fields(options):
-        owners = options.owned.get(field.name, (options.what,))
+        owners = owned.get(field.name, (options.what,))
         if getattr(options, field.name) != field.default and options.what not in owners:
             option = f"--{field.name.replace('_', '-')}"
             cli.fail(f"{option} is an option of {join(owners)}, not of {options.what}")

@@ -49,10 +49,9 @@ IMAGES = (
 )
 
 
-def samples(job: Job) -> None:
+def samples(job: Job, name: str) -> None:
     """Draws the first test images of each class. The figure is written to the work folders and not
     to the results, because the images belong to the data set."""
-    (name,) = job.table.data
     source = load_splits(name, job.options, ["test"])["test"]
     stem = job.options.runs / job.options.what
     title = f"{reported.NAMES[name]}: first test images"
@@ -143,9 +142,8 @@ def list_figures(store: Store) -> str:
 
 
 ROW_WIDTH = {"digits": 8, "mnist": 28, "fashion_mnist": 28}
-"""Columns of an image."""
+"""The columns of an image by data set."""
 CLASSES = {"digits": 10, "mnist": 10, "fashion_mnist": 10, "imdb": 2}
-"""Classes of a data set."""
 
 
 @functools.lru_cache(maxsize=512)

@@ -30,9 +30,7 @@ CELLS = tuple(reported.CELLS)
 # some 1,000 steps is best after four to six epochs, and at the learning rate 1 a GRU is unstable
 # and a RAU worse.
 AVERAGED: Changes = {"train.optimizer.ema_decay": 0.999, "train.early_stop_patience": 2}
-"""Changes for PTB small: a moving average of the parameters."""
 SLOWER: Changes = {"train.optimizer.learning_rate": 0.5}
-"""Changes for PTB small: a lower learning rate."""
 SYSTEMS = [
     core.Variant(
         name,
@@ -514,9 +512,11 @@ PAPER = core.Paper(
         "table2": TABLE2,
         "table3": TABLE3,
         "table4": TABLE4,
-        "figure3": core.Figure(after=figures.samples, about="images of MNIST", data=("mnist",)),
+        "figure3": core.Figure(
+            after=lambda job: figures.samples(job, "mnist"), about="images of MNIST"
+        ),
         "figure4": core.Figure(
-            after=figures.samples, about="of Fashion-MNIST", data=("fashion_mnist",)
+            after=lambda job: figures.samples(job, "fashion_mnist"), about="of Fashion-MNIST"
         ),
         "figure5": curves_figure("validation curves of Fashion-MNIST", "fashion_mnist", long_cells),
         "figure6": curves_figure("of PTB", "ptb_medium"),

@@ -596,7 +596,7 @@ def test_a_set_of_gatedjax_may_be_of_pairs_and_has_lines_aside(monkeypatch):
         "ewt_trees": Source([{"tokens": ("a",), "label": 0}], SourceInfo("ewt_trees", "test", ())),
         "digits": Source([{"image": 0, "label": 0}], info),
     }  # fmt: skip
-    monkeypatch.setattr(_open, "load", lambda name, split: sources[name])
+    monkeypatch.setattr(_open.gdata, "load", lambda name, split: sources[name])
     assert infer_task("snli") == "pair"
     assert list(open_table("snli", PAIR)) == [
         Record(1, ("a man", "no man"), "neutral", "snli"),
@@ -633,7 +633,7 @@ def test_a_set_of_hugging_face_by_name(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_set_of_tfds_by_name(tmp_path, monkeypatch):
+def test_a_set_of_tfds_by_name(tmp_path, monkeypatch, capsys):
     tfds = pytest.importorskip("tensorflow_datasets")
 
     class OwnTextForTests(tfds.core.GeneratorBasedBuilder, skip_registration=True):
@@ -658,6 +658,7 @@ def test_a_set_of_tfds_by_name(tmp_path, monkeypatch):
     build, name = OwnTextForTests, "own_text_for_tests"
     monkeypatch.setattr(tfds, "builder", lambda name, **k: build(data_dir=tmp_path, **k))
     assert read(f"tfds:{name}") == [(1, "café", "p"), (2, "no text")]
+    assert capsys.readouterr().out == ""
     said = refused(f"tfds:{name}", split="dev")
     assert "and split must exist in TFDS, got 'FILE' and 'dev': " in said
     said = refused(f"tfds:{name}", Columns(("x",)))

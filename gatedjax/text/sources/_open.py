@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+from gatedjax import data as gdata
 from gatedjax._utils.missing import TFDS, missing
 from gatedjax._utils.terminal import clean
-from gatedjax.data import load, names
 from gatedjax.data.files._source import Source as DataSet
 from gatedjax.data.files._unpack import ENDS as COMPRESSED
 from gatedjax.data.files._unpack import inner_name
@@ -141,9 +141,9 @@ def _open_named(name: str, split: str) -> Source | None:
         return _open_hugging_face(name, split)
     if name.startswith("tfds:"):
         return _open_tfds(name, split)
-    if name not in names():
+    if name not in gdata.names():
         return None
-    data = load(name, split)
+    data = gdata.load(name, split)
     classes = data.info.class_names if isinstance(data, DataSet) else None
     example = data[0] if classes else {}
     if "tokens" not in example or "query" in example:
