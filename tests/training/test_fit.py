@@ -353,6 +353,7 @@ def test_what_is_not_finite_is_skipped_counted_and_named(place):
     assert np.isfinite([line["loss"] for line in trained]).all()
 
 
+@pytest.mark.slow
 def test_a_good_update_ends_the_count_of_skipped_ones_in_a_row():
     config = {"num_steps": 4, "log_every": 1, "max_skipped": 1}
     assert run(train=poisoned(0, 2), evaluation=None, **config).steps == 4
