@@ -47,7 +47,7 @@ class Racu:
     high: float | None
 
 
-def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike, *, level: float = 0.95) -> Racu:
+def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike) -> Racu:
     """Computes RACU, the relative area between the curves of random words and of an importance.
 
         RACU = sum_i dx_i (d_i + d_{i+1}) / sum_i dx_i (e_i + e_{i+1})
@@ -56,7 +56,7 @@ def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike, *, level: flo
     The index i runs over the shares x; I is the last share, 1 in the paper. RACU is 0 if the
     importance is no better than random words, 1 if masking the words that it ranks first lowers the
     performance as much as masking all words, and negative if random words matter more. The interval
-    is Student's interval over the seeds: mean +- t s / sqrt(S).
+    is Student's 95 % interval over the seeds: mean +- t s / sqrt(S).
 
         >>> racu([0.0, 0.5, 1.0], measure=[1.0, 0.5, 0.5], random=[1.0, 0.75, 0.5]).mean
         0.5
@@ -66,7 +66,6 @@ def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike, *, level: flo
       measure: [K] or [K, S] performance by share and by each of S seeds with important words
         masked; higher is better.
       random: performance with random words masked, of the shape of `measure`.
-      level: confidence level of the interval.
 
     Returns:
       RACU of each seed, the mean and its interval.
@@ -79,8 +78,6 @@ def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike, *, level: flo
     x = _check_shares(shares)
     if len(x) < 2:
         raise ValueError(f"shares must have at least 2 numbers, got {x.tolist()}")
-    if not 0 < level < 1:
-        raise ValueError(f"level must be inside (0, 1), got {level}")
     curves = []
     for name, performance in {"measure": measure, "random": random}.items():
         array = np.asarray(performance, np.float64)
@@ -110,7 +107,7 @@ def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike, *, level: flo
     # SciPy is imported only here, because commands that only print tables start faster without it.
     from scipy import special
 
-    quantile = float(special.stdtrit(count - 1, (1 + level) / 2))
+    quantile = float(special.stdtrit(count - 1, 0.975))
     half = quantile * float(values.std(ddof=1)) / math.sqrt(count)
     return Racu(values, mean, mean - half, mean + half)
 

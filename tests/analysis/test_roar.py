@@ -97,11 +97,11 @@ def racu_by_loop(x, measure, random):
 def test_racu_is_that_of_a_loop_and_its_interval_students(np_rng):
     random = np.linspace(1, 0.3, len(SHARES))[:, None] + 0.02 * np_rng.normal(size=(len(SHARES), 4))
     measure = random - 0.2 * np_rng.random((len(SHARES), 4))
-    found = analysis.racu(SHARES, measure, random, level=0.9)
+    found = analysis.racu(SHARES, measure, random)
     want = [racu_by_loop(SHARES, measure[:, s], random[:, s]) for s in range(4)]
     np.testing.assert_allclose(found.values, want)
     np.testing.assert_allclose(found.mean, np.mean(want))
-    interval = stats.t.interval(0.9, 3, loc=np.mean(want), scale=stats.sem(want))
+    interval = stats.t.interval(0.95, 3, loc=np.mean(want), scale=stats.sem(want))
     np.testing.assert_allclose((found.low, found.high), interval)
     one = analysis.racu(SHARES, measure[:, 0], random[:, 0])
     assert one.mean == pytest.approx(found.values[0])

@@ -76,7 +76,7 @@ TABLE = {
         (to_torch([]), "one layer"),
         (to_torch([lstm(), lstm()]), "layers[1]|4"),
         (to_torch([(lstm(), lstm()), lstm(8)]), "2|1"),
-        (to_torch([(lstm(), lstm(size=5))]), "layers[0].input|4|(3, 20)"),
+        (to_torch([(lstm(), lstm(size=5))]), "layers[0]|input|(3, 16)|(3, 20)"),
         (to_torch([(lstm(),) * 3]), "1|2|3"),
         (to_torch([lstm(bias=ones(4))]), "bias|(16,)|(4,)"),
         (to_torch([lstm(bias=np.ones(16, int))]), "bias|int64", TypeError),
@@ -97,10 +97,10 @@ TABLE = {
         (from_torch(*state_dict(layers=1)), "weight_ih_l0"),
         (from_torch(weight_hr_l0=ones(2, 4)), "proj_size|weight_hr_l0"),
         (from_torch(weight_ci=ones(4)), "weight_ci"),
-        (from_torch(weight_hh_l0=ones(12, 4)), "weight_hh_l0|(4H, H)|(12, 4)|GRU"),
-        (from_torch(weight_hh_l0=ones(16, 0)), "weight_hh_l0|(4H, H)|(16, 0)"),
+        (from_torch(weight_hh_l0=ones(12, 4)), "an LSTM|weight_hh_l0|(16, 4)|(12, 4)"),
+        (from_torch(weight_hh_l0=ones(16, 0)), "weight_hh_l0|(16, 0)"),
         (from_torch(weight_ih_l1=ones(16, 7)), "weight_ih_l1|(16, 8)|(16, 7)"),
-        (from_torch(weight_ih_l0=ones(16)), "weight_ih_l0|2"),
+        (from_torch(weight_ih_l0=ones(16)), "weight_ih_l0|(16, 16)|(16,)"),
         (from_torch(weight_ih_l0=ones(16, 5)), "weight_ih_l0_reverse|(16, 5)|(16, 3)"),
         (from_torch(bias_hh_l0=ones(3)), "bias_hh_l0|(16,)|(3,)"),
         (from_torch(*state_dict()), "weight_ih_l0|''"),
@@ -114,7 +114,7 @@ TABLE = {
             TypeError,
         ),
         (gru_from_torch([1]), "state_dict|list", TypeError),
-        (gru_from_torch(state_dict(4)), "weight_hh_l0|(3H, H)|(16, 4)|LSTM"),
+        (gru_from_torch(state_dict(4)), "a GRU|weight_hh_l0|(12, 4)|(16, 4)"),
     ],
     "inference": [
         (
@@ -204,10 +204,6 @@ def header_of(length):
     return call
 
 
-def saved(params):
-    return lambda folder: export.save_params(folder / "other.safetensors", params)
-
-
 def folder_with(config=None, **options):
     """Saves a folder, of which nothing may appear."""
 
@@ -233,10 +229,6 @@ FILES = {
         (flipped(NAME), NAME, BAD_FILE),
         (flipped("config.json"), "config.json", BAD_FILE),
     ],
-    "names": [
-        (saved({"a\\b": ones(1)}), r"params|'a\\b'|path"),
-        (saved({"~a": ones(1)}), "params|'~a'|path"),
-    ],
     "config": [
         (folder_with([1]), "config|dict|list", TypeError),
         (folder_with({"a": object()}), "config|JSON|object", TypeError),
@@ -247,8 +239,7 @@ FILES = {
             (folder_with(files={name: b""}), f"files|letters|{name!r}")
             for name in ("../up", ".hidden", "")
         ),
-        (folder_with(files={"Config.json": b""}), "files|'Config.json'|taken"),
-        (folder_with(files={"a.txt": b"", "A.txt": b""}), "files|'A.txt'|taken"),
+        (folder_with(files={"config.json": b""}), "files|'config.json'|taken"),
         (folder_with(files={"a.txt": "text"}), "files['a.txt']|bytes|str", TypeError),
     ],
     "header": [
@@ -256,15 +247,12 @@ FILES = {
         (header_of(lambda size: 10**9), f"{NAME}|not a safetensors file|header", BAD_FILE),
     ],
     "SHA256SUMS": [
-        (digests(lambda text: ""), "SHA256SUMS|empty", BAD_FILE),
-        (digests(lambda text: "\n\n"), "SHA256SUMS|empty", BAD_FILE),
-        (digests(lambda text: text[:30]), "SHA256SUMS|line 1", BAD_FILE),
-        (digests(lambda text: text[:100]), "SHA256SUMS|line 2", BAD_FILE),
+        (digests(lambda text: ""), f"SHA256SUMS|{NAME}", BAD_FILE),
+        (digests(lambda text: text[:30]), f"SHA256SUMS|{NAME}", BAD_FILE),
+        (digests(lambda text: text[:100]), f"SHA256SUMS|{NAME}", BAD_FILE),
         (digests(lambda text: text.split("\n")[0] + "\n"), f"SHA256SUMS|{NAME}", BAD_FILE),
         (digests(lambda text: text.split("\n")[1]), "SHA256SUMS|config.json", BAD_FILE),
         (digests(lambda text: text[:-3]), f"SHA256SUMS|{NAME}", BAD_FILE),
-        (digests(lambda text: text + "and more\n"), "SHA256SUMS|line 3", BAD_FILE),
-        (digests(lambda text: text + "x" * (1 << 20)), "SHA256SUMS|1,048,576", BAD_FILE),
     ],
 }
 
