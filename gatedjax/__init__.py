@@ -8,9 +8,9 @@ text classifier whose gates hold by construction. `text` trains models on your t
 in a notebook). Names are imported on first use, so that `import gatedjax` is fast.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from gatedjax._utils import lazy as _lazy
 from gatedjax._version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -33,30 +33,5 @@ if TYPE_CHECKING:
     from gatedjax.text import Tagger as Tagger
     from gatedjax.text import TextClassifier as TextClassifier
     from gatedjax.text import TextRegressor as TextRegressor
-
-_SUBPACKAGES = (
-    *("analysis", "data", "explore", "export", "functional", "gates", "lexicon", "models"),
-    *("nn", "nnx", "text", "training"),
-)
-_OF_TEXT = (
-    *("MultiLabelTextClassifier", "OrdinalTextClassifier", "PairClassifier", "Tagger"),
-    *("TextClassifier", "TextRegressor"),
-)
-_MODULES = dict.fromkeys(_OF_TEXT, "text") | {"explorer": "explore"}
-
-__all__ = [*_MODULES, "__version__", *_SUBPACKAGES]
-
-
-if not TYPE_CHECKING:
-    # A type checker would accept any name as an attribute of a module with `__getattr__`.
-
-    def __getattr__(name: str) -> Any:
-        if name in _SUBPACKAGES:
-            return importlib.import_module(f"gatedjax.{name}")
-        if name in _MODULES:
-            return getattr(importlib.import_module(f"gatedjax.{_MODULES[name]}"), name)
-        raise AttributeError(f"module 'gatedjax' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+else:
+    __getattr__, __dir__, __all__ = _lazy.attach(__name__)

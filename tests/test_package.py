@@ -168,6 +168,7 @@ def test_a_star_import_has_the_names_that_load_on_first_use():
         == names.keys() - {"__builtins__"}
     )
     assert names["measure"] is gatedjax.gates.measure
+    assert {"load_inference", "export_onnx", "gru_to_torch", "load"} <= set(dir(gatedjax.export))
 
 
 def test_every_dependency_has_one_lower_bound():

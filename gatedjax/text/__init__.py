@@ -8,8 +8,9 @@ the classes with the interface of scikit-learn.
 Names load on first use, so that commands which need only a few of them start quickly.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from gatedjax._utils import lazy as _lazy
 
 if TYPE_CHECKING:
     from gatedjax.text.answers._explanation import Change as Change
@@ -30,27 +31,5 @@ if TYPE_CHECKING:
     from gatedjax.text.estimators._targets import TextRegressor as TextRegressor
     from gatedjax.text.models._tagging import Tagging as Tagging
     from gatedjax.text.sources._table import Columns as Columns
-
-_NAMES = {
-    "answers._explanation": "Change Explanation RankedPart Reasons",
-    "answers._prediction": "LabelsPrediction Prediction ValuePrediction",
-    "answers._words": "WordWeight",
-    "estimators._classifier": "PairClassifier TextClassifier",
-    "estimators._tagger": "Tagger",
-    "estimators._targets": "MultiLabelTextClassifier OrdinalTextClassifier TextRegressor",
-    "models._tagging": "Tagging",
-    "sources._table": "Columns",
-}
-_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
-
-__all__ = sorted(_MODULES)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(importlib.import_module(f"gatedjax.text.{_MODULES[name]}"), name)
-    raise AttributeError(f"module 'gatedjax.text' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+else:
+    __getattr__, __dir__, __all__ = _lazy.attach(__name__)

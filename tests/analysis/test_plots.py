@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from gatedjax import analysis
+from gatedjax.gates import MeanField
+from gatedjax.gates._report import Measure, Measured, ModeRow, Study
 
 mpl = pytest.importorskip("matplotlib")
 
@@ -101,6 +103,17 @@ def test_callers_settings_and_pyplot_are_left_alone():
     analysis.plot_lines({"accuracy": {"trec": [(1, 0.5, 0.1)]}})
     assert dict(mpl.rcParams) == before
     assert plt.get_fignums() == open_figures
+
+
+@pytest.mark.parametrize(("least", "is_far"), [(-90.0, True), (0.45, False)])
+def test_a_loss_far_below_the_others_is_cut_off_with_its_number(least, is_far):
+    losses = {"sample": 0.52, "exact": 0.5, "threshold": 0.6, "best": least}
+    modes = tuple(ModeRow(name, name, loss, *[None] * 5) for name, loss in losses.items())
+    measured = Measured((Measure(MeanField(), *[1.0] * 8),), 1, 1, 1.0)
+    figure = analysis.plot_studies([Study("a study", modes, measured, {})])
+    marks = [line for line in figure.axes[0].lines if line.get_marker() == "<"]
+    assert (len(marks), texts(figure)) == ((1, ["-90"]) if is_far else (0, []))
+    assert figure.axes[0].get_xlim()[0] > 0.4
 
 
 def test_notebooks_can_show_the_figure():

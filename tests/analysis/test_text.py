@@ -184,5 +184,11 @@ def test_columns_of_numbers_are_recognised(cells, numeric):
     assert rule.endswith(": |") == numeric
 
 
+def test_a_table_that_is_cut_has_its_width():
+    lines = analysis.render_table(["name", "n"], [["long " * 9, 1234]], width=24).splitlines()
+    assert {len(line) for line in lines} == {24}
+    assert lines[2] == "| long long lo… | 1234 |"
+
+
 def test_table_without_rows_has_its_head():
     assert analysis.render_table(["a", "b"], []).splitlines() == ["| a   | b   |", "| --- | --- |"]

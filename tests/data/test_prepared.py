@@ -137,7 +137,9 @@ def test_cloze_questions_survive_preparation_with_their_account(tmp_path, capsys
         (raw / f"cbtest_NE_{name}.txt").write_text(f"{good}\n\n{bad}\n\n{good}\n", "utf-8")
     args = ["--manual-dir", str(raw), "--data-dir", str(tmp_path / "tfds")]
     assert main(["data", "prepare", "cbt", *args]) == 0
-    row = next(line for line in capsys.readouterr().out.splitlines() if "| train " in line)
+    out = capsys.readouterr().out
+    assert "Downloading" not in out
+    row = next(line for line in out.splitlines() if "| train " in line)
     assert [cell.strip() for cell in row.strip("|").split("|")] == [
         "train",
         "3",

@@ -380,6 +380,7 @@ def test_the_seconds_of_a_run_are_those_of_all_its_sessions(seeds, tmp_path, mon
     config = with_changes(Config(), {"workdir": str(tmp_path), "train.seeds": seeds})
     first = command.runs_of(PAPER, config)[0].record
     assert first["stopped"] == "signal"
+    assert "test_n" not in first
     assert first["seconds"] * seeds == now[0] > 40
     second = command.runs_of(PAPER, config)[0].record
     assert second["stopped"] == "done"

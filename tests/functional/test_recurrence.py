@@ -474,6 +474,16 @@ def test_bfloat16_inputs_stay_close_with_float32_carries_and_gradients(cell):
         np.testing.assert_allclose(got.astype(np.float32) / scale, expected / scale, **BF16)
 
 
+@pytest.mark.parametrize("name", ["lstm", "gru", "rau"])
+def test_carries_have_the_digits_of_float32_under_bfloat16_inputs(name, np_rng):
+    cell, x = CELLS[name], jnp.zeros((B, D), jnp.bfloat16)
+    carry, output = jax.jit(cell.step)(cell.weights(np_rng), cell.carry(np_rng), x)
+    assert output.dtype == x.dtype
+    for leaf in leaves(carry):
+        assert leaf.dtype == np.float32
+        assert (leaf != leaf.astype(x.dtype).astype(np.float32)).any()
+
+
 def test_extreme_inputs_have_finite_values_and_gradients(cell, np_rng):
     (weights, xs, *rest), cotangents = draw(cell, np_rng, np.float32)
     xs = xs * np.float32(1e6)

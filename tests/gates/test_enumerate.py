@@ -95,12 +95,14 @@ def test_no_gate_at_all_is_the_loss_of_the_closed_row(x64):
 
 
 def test_extreme_logits_are_certain_gates_with_finite_effects(x64):
-    logits = np.array([1e4, -1e4, np.inf, -np.inf, 0.5])
+    logits = np.array([50.0, -1e4, np.inf, -np.inf, 0.5])
     found = gates.enumerate(smooth, logits, WEIGHTS)
     p = np.array([1, 0, 1, 0, _oracles.sigmoid(0.5)])
     f = lambda b: _oracles.smooth(np.array([*p[:4], b]), WEIGHTS)  # noqa: E731
     np.testing.assert_allclose(found.expectation, p[4] * f(1) + (1 - p[4]) * f(0), **F64)
-    np.testing.assert_array_equal(found.gradient[:4], np.zeros(4))
+    # The first gate is open with probability 1 to rounding, but closed with probability exp(-50).
+    np.testing.assert_allclose(found.gradient[0], found.effects[0] * np.exp(-50), rtol=1e-12)
+    np.testing.assert_array_equal(found.gradient[1:4], np.zeros(3))
     for i in range(4):
         on, off = np.array([*p[:4], 0.0]), np.array([*p[:4], 0.0])
         on[i], off[i] = 1, 0

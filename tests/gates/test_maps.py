@@ -145,9 +145,11 @@ def test_float32_sums_to_its_total_in_long_rows(name, np_rng):
 
 def test_nearly_all_gates_of_a_long_row_may_be_open(np_rng):
     scores = np_rng.normal(size=(1, 1 << 15)).astype(np.float32)
-    each = jax.jit(lambda z: [1 - f(z, z.size - 2.0) for f in (budget, soft_top_k)])
-    closed = each(scores)
-    np.testing.assert_allclose(np.sum(closed, axis=-1, dtype=np.float64), 2, atol=0.05)
+    mask = np.arange(scores.size)[None] < 32_000
+    gates = jax.jit(lambda z: [f(z, 31_998.0, mask) for f in (budget, soft_top_k)])(scores)
+    closed = np.sum(np.where(mask, 1 - np.array(gates), 0), axis=-1, dtype=np.float64)
+    np.testing.assert_allclose(closed, 2, atol=0.05)
+    np.testing.assert_array_equal(np.array(gates)[..., 32_000:], 0)
 
 
 @pytest.mark.slow

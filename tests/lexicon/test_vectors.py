@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from gatedjax.data.text._vocabulary import SPECIALS, Vocabulary
 from gatedjax.lexicon import (
     ClassHead,
     LabelHead,
@@ -18,7 +19,7 @@ from gatedjax.lexicon import (
     fit_lexicon,
     fit_weights,
 )
-from gatedjax.lexicon._vectors import Pieces, Vectors, check_source, read_vectors
+from gatedjax.lexicon._vectors import Pieces, Vectors, check_source, embed_words, read_vectors
 from tests.lexicon.test_lexicon import LABELS, TEXTS, naive_counts
 
 RNG = np.random.default_rng(0)
@@ -244,7 +245,11 @@ def package(tmp_path, monkeypatch):
     folder = tmp_path / "tinyvectors"
     (folder / "weights").mkdir(parents=True)
     (folder / "__init__.py").write_text("raise RuntimeError('imported')")
+    tokenizer.enable_truncation(1)
+    tokenizer.enable_padding(length=30)
     tokenizer.save(str(folder / "my_tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
     size = tokenizer.get_vocab_size()
     matrix = np.random.default_rng(2).normal(size=(size, 4)).astype(np.float16)
     save_file({"m": matrix}, folder / "weights" / "m.safetensors")
@@ -274,6 +279,15 @@ def test_a_package_gives_the_mean_of_the_pieces_without_being_imported(package):
     solution, *_ = np.linalg.lstsq(rows, weights, rcond=None)
     np.testing.assert_allclose(rows @ solution, weights, atol=1e-3 * np.abs(weights).max())
     assert lexicon.read([["\ud800", "film"]]).logits.shape == (1, 2)
+
+
+def test_words_of_many_pieces_are_not_cut_and_special_words_have_no_vector(package):
+    _, tokenizer, matrix = package
+    found = embed_words(read_vectors("tinyvectors", ()), Vocabulary(["gloomily"]))
+    assert found.found.tolist() == [False] * len(SPECIALS) + [True]
+    pieces = tokenizer.encode("gloomily").ids
+    assert len(pieces) > 1
+    np.testing.assert_allclose(found.matrix[-1], matrix[pieces].astype(float).mean(0), rtol=1e-5)
 
 
 def test_a_package_with_other_files_is_refused(package):

@@ -18,6 +18,7 @@ from gatedjax.text.corpus._corpus import (
     split_texts,
 )
 from gatedjax.text.sources._open import open_table
+from gatedjax.text.sources._table import Columns
 
 WORDS = ("Film", "film", "dull", "great", "it's", "3.5", "...")
 
@@ -112,10 +113,13 @@ def test_the_split_is_fixed_and_has_every_class_in_either_part(counts, fraction)
     np.testing.assert_array_equal(again[1], held)
 
 
+@pytest.mark.parametrize("columns", [None, Columns(("premise", "hypothesis"))])
 @pytest.mark.parametrize(("min_count", "max_words"), [(1, 99), (3, 99), (1, 4)])
-def test_the_vocabulary_counts_the_words_that_are_not_held_out(min_count, max_words):
+def test_the_vocabulary_counts_the_words_that_are_not_held_out(min_count, max_words, columns):
     rows = [*drawn(40), ("only held held held held", "a")]
-    corpus, numbers = read(rows)
+    if columns is not None:
+        rows = [("a pair", *row) for row in rows]
+    corpus, numbers = read(rows, columns=columns)
     held = np.array([3, 40])
     vocabulary, table = build_vocabulary(
         corpus,
@@ -126,9 +130,9 @@ def test_the_vocabulary_counts_the_words_that_are_not_held_out(min_count, max_wo
         extra_words=("vector", "film"),
     )
     counts = collections.Counter()
-    for i, (text, _) in enumerate(rows):
+    for i, (*texts, _) in enumerate(rows):
         if i not in held:
-            counts.update(word.lower() for word in tokenize(text))
+            counts.update(word.lower() for text in texts for word in tokenize(text))
     wanted = sorted((w for w, n in counts.items() if n >= min_count), key=lambda w: (-counts[w], w))
     wanted = wanted[:max_words]
     more = [word for word in ("vector", "film") if word not in wanted]

@@ -88,6 +88,9 @@ def test_the_table_names_classes_and_steers_no_terminal(example):
     assert render_summary(metrics).startswith("500 texts: accuracy 0.")
     assert "| good " in shown
     assert "true / predicted" in shown
+    # A bin with a single text has a line as well.
+    first = measure_classes(labels[:1], probabilities[:1], names)
+    assert render_details(first).splitlines()[-1].split("|")[2].strip() == "1"
     assert shown.count("0.93 to 1.00") == 1
 
 

@@ -633,7 +633,7 @@ def test_a_set_of_hugging_face_by_name(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_set_of_tfds_by_name(tmp_path, monkeypatch):
+def test_a_set_of_tfds_by_name(tmp_path, monkeypatch, capsys):
     tfds = pytest.importorskip("tensorflow_datasets")
 
     class OwnTextForTests(tfds.core.GeneratorBasedBuilder, skip_registration=True):
@@ -658,6 +658,7 @@ def test_a_set_of_tfds_by_name(tmp_path, monkeypatch):
     build, name = OwnTextForTests, "own_text_for_tests"
     monkeypatch.setattr(tfds, "builder", lambda name, **k: build(data_dir=tmp_path, **k))
     assert read(f"tfds:{name}") == [(1, "café", "p"), (2, "no text")]
+    assert capsys.readouterr().out == ""
     said = refused(f"tfds:{name}", split="dev")
     assert "and split must exist in TFDS, got 'FILE' and 'dev': " in said
     said = refused(f"tfds:{name}", Columns(("x",)))

@@ -3,6 +3,8 @@ the chi-squared filter, and the comparison of their scores.
 """
 
 import math
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.feature_selection import chi2
 from sklearn.linear_model import LogisticRegression
 
+from gatedjax._commands import _training
 from gatedjax.text.answers._report import render_better
 from gatedjax.text.fit import _rivals
 from gatedjax.text.fit._rivals import (
@@ -201,3 +204,15 @@ def test_only_a_model_that_is_better_by_more_than_chance_is_named():
     assert len(render_better(report, "test", target, "linear")) == len(lines) - 1
     only = {"better": {"most frequent class": better["logistic regression on words"]}}
     assert len(render_better(only, "test", target, "lexicon")) == 1
+
+
+@pytest.mark.parametrize("checked", ["test", "validation"])
+def test_the_card_names_the_part_on_which_a_simple_model_is_better(checked):
+    entry = {"ours": 0.5, "theirs": 0.75, "interval": [0.125, 0.375]}
+    report = {"better": {"most frequent class": entry}, "baseline": {}, "data": {}}
+    report |= {"validation": {"accuracy": 0.5}} | {checked: {"accuracy": 0.5}}
+    trained = SimpleNamespace(report=report, target=ClassTarget(("a", "b")))
+    options = SimpleNamespace(model="lexicon", share=None, seed=0)
+    command = SimpleNamespace(out=Path("model"), data="reviews.csv")
+    card = _training._card(command, "text", options, trained)
+    assert f"accuracy 0.7500 against 0.5000 on the {checked} texts" in card.description

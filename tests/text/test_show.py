@@ -262,10 +262,13 @@ def test_the_terminal_and_the_page_show_what_they_showed():
 @pytest.mark.parametrize(("width", "count"), [(90, 4), (70, 3), (60, 2), (40, 1)])
 def test_a_narrow_terminal_shows_fewer_classes_with_whole_names(width, count, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
-    classes, row = ("delivery", "packaging", "payments", "returns"), (0.5, -0.25, 0.0, 0.0)
-    reasons = Reasons(classes=classes, prior=row, words=(row,), pairs=(), is_same=True)
-    ranked = (RankedPart("dull", row, (0,)),)
-    e = explain(("dull",), reasons=reasons, ranked=ranked, columns=(0, 1, 2, 3), read=(True,))
+    classes = ("delivery", "packaging", "payments", "returns", "others")
+    # The second word is faint in the classes shown, although its part for a hidden class is large.
+    rows = (0.5, -0.25, 0.0, 0.0, 0.0), (0.001, 0.0, 0.0, 0.0, 9.0)
+    reasons = Reasons(classes=classes, prior=rows[0], words=rows, pairs=(), is_same=True)
+    ranked = (RankedPart("dull", rows[0], (0,)), RankedPart("film", rows[1], (1,)))
+    e = explain(("dull", "film"), reasons=reasons, ranked=ranked, columns=tuple(range(5)))
+    assert e._view().faint == {1}
     head = next(line for line in e.render().splitlines() if line.startswith("|"))
     assert [cell.strip() for cell in head.split("|")[2:-1]] == [f"for {c}" for c in classes[:count]]
 

@@ -1,13 +1,16 @@
 """Several processes as one run: the same numbers, and what happens when one is not there."""
 
+import contextlib
 import json
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -214,6 +217,22 @@ def test_batches_that_differ_are_named_with_the_process(monkeypatch):
         assert f"process 2: batches of steps 6 to 8, {name} is " in str(error.value)
     assert "process 1:" not in str(error.value)
     assert "weight" not in str(error.value)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_timer_of_the_start_ends_with_the_start(fails, monkeypatch):
+    def connect(*_, **options):
+        if fails:
+            raise RuntimeError("no cluster")
+
+    monkeypatch.setattr(jax.distributed, "initialize", connect)
+    with contextlib.suppress(RuntimeError):
+        initialize(DistributedConfig(auto=True))
+    timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    left = [timer for timer in timers if not timer.finished.is_set()]
+    for timer in left:
+        timer.cancel()
+    assert not left
 
 
 @pytest.mark.slow

@@ -11,7 +11,6 @@ from typing import Literal
 
 from gatedjax._utils.missing import TFDS, missing
 from gatedjax._utils.terminal import clean
-from gatedjax.data import load, names
 from gatedjax.data.files._source import Source as DataSet
 from gatedjax.data.files._unpack import ENDS as COMPRESSED
 from gatedjax.data.files._unpack import inner_name
@@ -137,6 +136,9 @@ def _describe_missing(location: str) -> str:
 
 def _open_named(name: str, split: str) -> Source | None:
     """Opens a data set by its name; None if no data set has it."""
+    # Imported here, because a text of the command line needs none of the declarations.
+    from gatedjax.data import load, names
+
     if name.startswith("hf:"):
         return _open_hugging_face(name, split)
     if name.startswith("tfds:"):
