@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from gatedjax.analysis._checks import check_numbers, check_scores
 from gatedjax.analysis._rationale import texts_of
 
+_MASK = 1
 ROAR_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """The shares of masked words in Madsen et al."""
 Texts = Mapping[str, Mapping[str, Any]]
@@ -119,7 +120,6 @@ def mask_top(
     share: float,
     *,
     already: np.ndarray | None = None,
-    mask_id: int = 1,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Masks the words with the highest scores until floor(share n) of the n words of each text are
     masked; returns (tokens, masked). Words of `already` count and stay masked. Among equal scores
@@ -137,7 +137,7 @@ def mask_top(
     # far.
     count = np.floor(np.round(share * sizes, 9)).astype(int)
     masked = masked | real & (places < count[:, None])
-    return np.where(masked, mask_id, words).astype(words.dtype), masked
+    return np.where(masked, _MASK, words).astype(words.dtype), masked
 
 
 def roar(
@@ -148,7 +148,6 @@ def roar(
     shares: Sequence[float] = ROAR_SHARES,
     seeds: int = 1,
     first_seed: int = 0,
-    mask_id: int = 1,
 ) -> np.ndarray:
     """Measures the performance of networks that are trained again with important words masked.
 
@@ -178,13 +177,12 @@ def roar(
       shares: K increasing shares of the words in [0, 1]; the first is 0.
       seeds: S, the number of networks that are trained for each share.
       first_seed: seed of the random words of the first network; the next network has the next seed.
-      mask_id: the id that replaces masked words.
 
     Returns:
       [K, S] performance by share and seed.
 
     Reference: Madsen et al. 2021 (see `racu`), section 4.1.
-    Deviation: the vocabularies have no mask, so that the unknown word is the default mask.
+    Deviation: the vocabularies have no mask, so that masked words become the unknown word, id 1.
     """
     steps = _check_shares(shares)
     if steps[0] != 0:
@@ -225,7 +223,6 @@ def roar(
                     scores,
                     float(steps[place + 1]),
                     already=masked[seed][name],
-                    mask_id=mask_id,
                 )
                 next_texts[name] = {**columns, "tokens": tokens}
             now[seed] = next_texts

@@ -121,8 +121,7 @@ def load(
     SST levels: "sentence"; "phrase" is all labelled spans, repetitions included; "train_phrase" is
     all spans of the training trees, sentences included, without repetitions of text and label as in
     the common releases, while the other splits are sentences. `sst1_phrases` and `sst2_phrases`
-    have that level. The binary form drops neutral spans. `source.report.spans` accounts for all
-    spans.
+    have that level. The binary form drops neutral spans.
 
     Sources of the text: the raw files below `manual_dir` if they exist there (no file is written);
     else the TFDS set in `data_dir`, which is downloaded and prepared there if it is missing. `sst`,
@@ -191,7 +190,7 @@ def load(
     if not fixed and split in ("train", "validation"):
         used = hold_out(declared, rows, held_out or HELD_OUT)[split == "validation"]
     examples = declared.examples(used, ID_BASE[part], part_options)
-    report = declared.report(rows, used, examples, part_options)
+    report = declared.report(rows, part_options)
     # A line that is neither used, skipped nor set aside is a fault of the reader, and its results
     # would be wrong without a sign.
     if not report.reconciles:

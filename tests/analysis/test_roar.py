@@ -47,18 +47,16 @@ def test_no_share_masks_nothing_and_the_whole_everything(texts, np_rng):
     tokens, masked = _roar.mask_top(**texts, scores=scores, share=0)
     np.testing.assert_array_equal(tokens, texts["tokens"])
     assert not masked.any()
-    tokens, masked = _roar.mask_top(**texts, scores=scores, share=1, mask_id=5)
+    tokens, masked = _roar.mask_top(**texts, scores=scores, share=1)
     np.testing.assert_array_equal(masked, texts["tokens"] > 0)
-    np.testing.assert_array_equal(tokens, 5 * masked)
+    np.testing.assert_array_equal(tokens, MASK * masked)
 
 
 def test_masks_grow_whatever_the_scores_and_never_shrink(texts, np_rng):
     now, before = texts["tokens"], np.zeros(texts["tokens"].shape, bool)
     for share in (0.3, 0.3, 0.6, 0.2, 0.9):
         scores = np_rng.normal(size=now.shape)
-        now, masked = _roar.mask_top(
-            now, texts["lengths"], scores, share, already=before, mask_id=MASK
-        )
+        now, masked = _roar.mask_top(now, texts["lengths"], scores, share, already=before)
         assert (masked >= before).all()
         np.testing.assert_array_equal(now == MASK, masked)
         count = np.floor(np.array(LENGTHS) * share + 1e-6)

@@ -105,14 +105,13 @@ def test_filler_rows_are_empty(make):
 
 
 @each_maker
-@pytest.mark.parametrize("num_threads", [0, 2])
-def test_iterating_gives_what_indexing_gives_from_any_step(make, num_threads):
+def test_iterating_gives_what_indexing_gives_from_any_step(make):
     batches = make(batch_size=8, seed=1)
     start, stop = 2, 2 * len(batches) + 3
-    made = list(batches.iterate(start, stop, num_threads=num_threads))
+    made = list(batches.iterate(start, stop))
     assert len(made) == stop - start
     assert all(equal(batch, batches[step]) for step, batch in enumerate(made, start))
-    endless = batches.iterate(10**6, num_threads=num_threads)
+    endless = batches.iterate(10**6)
     assert equal(next(endless), batches[10**6])
     endless.close()
     assert list(batches.iterate(4, 4)) == []

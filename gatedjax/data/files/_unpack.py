@@ -22,8 +22,7 @@ class Damaged(ValueError):
     """Raised for a packed file that is truncated or damaged."""
 
     def __init__(self, name: object, kind: str, error: object) -> None:
-        # The message of tarfile has a line for each way in which an archive may be packed.
-        self.reason = f"truncated or damaged {kind}: {' '.join(str(error).split())}"
+        self.reason = f"truncated or damaged {kind}: {error}"
         super().__init__(f"{name}: {self.reason}")
 
 
@@ -43,7 +42,6 @@ _DAMAGED = (
     zipfile.BadZipFile,
     struct.error,
     NotImplementedError,
-    UnicodeDecodeError,
 )
 
 
@@ -77,8 +75,11 @@ def _is_hidden(name: str) -> bool:
 
 def _member(path: Path) -> zipfile.ZipInfo:
     """Returns the entry of the only file in the .zip file `path`."""
-    with reporting_damage(path, "zip file"), zipfile.ZipFile(path) as archive:
-        infos = archive.infolist()
+    try:
+        with reporting_damage(path, "zip file"), zipfile.ZipFile(path) as archive:
+            infos = archive.infolist()
+    except UnicodeDecodeError as error:
+        raise Damaged(path, "zip file", error) from error
     files = [info for info in infos if not info.is_dir() and not _is_hidden(info.filename)]
     if len(files) != 1:
         names = ", ".join(repr(info.filename[:60]) for info in files[:4]) or "none"
@@ -134,6 +135,9 @@ def _open_zstd(file: IO[bytes], name: object) -> Any:
     raise ValueError(missing(f"{name} needs", "zstandard"))
 
 
+_MAGIC = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\x00": ".xz"}
+
+
 @dataclasses.dataclass(frozen=True)
 class ArchivePath:
     """A file inside a zip or tar file; in a tar file a leading "./" of its name does not matter."""
@@ -151,7 +155,8 @@ class ArchivePath:
 
     def read_bytes(self) -> bytes:
         """Returns the unpacked content; raises ValueError without this member."""
-        if zipfile.is_zipfile(self.archive):
+        # Two bytes are not enough, because a tar file begins with the name of its first member.
+        if _first_bytes(self.archive).startswith((b"PK\x03\x04", b"PK\x05\x06")):
             data = self._read_zip()
         else:
             inside = members(self.archive, lambda name: name.removeprefix("./") == self.member)
@@ -181,9 +186,26 @@ def members(
     archive: Path, selects: Callable[[str], bool]
 ) -> Generator[tuple[str, bytes | None], None, None]:
     """Yields (name, content) of the selected members of a tar file; None for no regular file."""
-    # tarfile finds out how the archive is packed, because its name may be wrong.
-    with reporting_damage(archive, "archive"), tarfile.open(archive) as unpacked:
+    # A stream, because tarfile would take the end of a truncated file for that of the archive.
+    with (
+        reporting_damage(archive, "archive"),
+        _open_archive(archive) as file,
+        tarfile.open(fileobj=file, mode="r|") as unpacked,
+    ):
         for member in unpacked:
             if not member.isdir() and selects(member.name):
                 reader = unpacked.extractfile(member) if member.isfile() else None
                 yield member.name, reader.read() if reader else None
+
+
+def _open_archive(archive: Path) -> IO[bytes]:
+    # The first bytes decide how the archive is packed, because its name may be wrong.
+    start = _first_bytes(archive)
+    ending = next((ending for magic, ending in _MAGIC.items() if start.startswith(magic)), "")
+    opener: Callable[[Any], Any] = OPENERS.get(ending, lambda path: path.open("rb"))
+    return cast(IO[bytes], opener(archive))
+
+
+def _first_bytes(archive: Path) -> bytes:
+    with archive.open("rb") as file:
+        return file.read(6)
