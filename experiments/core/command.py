@@ -301,8 +301,11 @@ def tables(paper: Paper, args: list[str] | None = None) -> int:
     options = cli.parse_many(options_of(paper), args, f"python -m experiments.{paper.name}.tables")
     for name in options.data:
         cli.preset_named(name, paper.presets)
+    # Tables without data sets, such as figures of a fixed data set, make no use of --data.
+    with_data = tuple(name for name, table in paper.tables.items() if table.data)
+    owned = {**options.owned, "data": with_data}
     for field in dataclasses.fields(options):
-        owners = options.owned.get(field.name, (options.what,))
+        owners = owned.get(field.name, (options.what,))
         if getattr(options, field.name) != field.default and options.what not in owners:
             option = f"--{field.name.replace('_', '-')}"
             cli.fail(f"{option} is an option of {join(owners)}, not of {options.what}")

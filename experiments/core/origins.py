@@ -6,7 +6,6 @@ from experiments.core.kinds import Record
 
 NOT_RUN = "not run"
 OFFICIAL = "official files"
-BOOKS = "rebuilt from public-domain books by the published procedure"
 
 _OWN = {
     "two_facts": "made by gatedjax",

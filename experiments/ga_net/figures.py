@@ -184,7 +184,7 @@ def figure4(job: Job) -> None:
 
 def table4(job: Job) -> None:
     """Shows the open words of the paper's two IMDB test reviews, in the terminal and as HTML."""
-    data = job.options.data[0] if job.options.data else "imdb"
+    data = job.data[0]
     run, encoded = trained_run(job, data, "ganet")
     places = [find(encoded, text) for text in reported.TABLE4]
     if data == "imdb" and None in places:

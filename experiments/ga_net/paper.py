@@ -591,7 +591,9 @@ PAPER = core.Paper(
         "table1": TABLE1,
         "table2": TABLE2,
         "table3": TABLE3,
-        "table4": core.Figure(after=figures.table4, about="open words of two IMDB reviews"),
+        "table4": core.Figure(
+            after=figures.table4, about="open words of two IMDB reviews", data=("imdb",)
+        ),
         "table5": TABLE5,
         "untuned": UNTUNED_TABLE,
         "estimators": ESTIMATORS,

@@ -49,10 +49,9 @@ IMAGES = (
 )
 
 
-def samples(job: Job) -> None:
+def samples(job: Job, name: str) -> None:
     """Draws the first test images of each class. The figure is written to the work folders and not
     to the results, because the images belong to the data set."""
-    (name,) = job.table.data
     source = load_splits(name, job.options, ["test"])["test"]
     stem = job.options.runs / job.options.what
     title = f"{reported.NAMES[name]}: first test images"

@@ -514,9 +514,11 @@ PAPER = core.Paper(
         "table2": TABLE2,
         "table3": TABLE3,
         "table4": TABLE4,
-        "figure3": core.Figure(after=figures.samples, about="images of MNIST", data=("mnist",)),
+        "figure3": core.Figure(
+            after=lambda job: figures.samples(job, "mnist"), about="images of MNIST"
+        ),
         "figure4": core.Figure(
-            after=figures.samples, about="of Fashion-MNIST", data=("fashion_mnist",)
+            after=lambda job: figures.samples(job, "fashion_mnist"), about="of Fashion-MNIST"
         ),
         "figure5": curves_figure("validation curves of Fashion-MNIST", "fashion_mnist", long_cells),
         "figure6": curves_figure("of PTB", "ptb_medium"),

@@ -129,15 +129,16 @@ def append_to_cache(
     if not isinstance(cache, AttentionCache):
         raise TypeError(f"cache must be an AttentionCache, got {type(cache).__name__}")
     check_floating(key=key, value=value)
-    rows, count, size = cache.mask.shape[0], jnp.shape(key)[-2], cache.mask.shape[1]
+    rows, count, size = cache.key.shape[0], jnp.shape(key)[-2], cache.key.shape[2]
+    check_mask(cache.mask, (rows, size), "cache.mask")
+    check_shape((rows, size), **{"cache.mask": cache.mask})
     check_shape((*cache.key.shape[:2], count, cache.key.shape[3]), key=key)
     check_shape((*cache.value.shape[:2], count, cache.value.shape[3]), value=value)
     if (selector_key is None) != (cache.selector_key is None):
-        requirement, got = (
-            ("None", "an array") if cache.selector_key is None else ("an array", "None")
-        )
+        kinds = ("an array", "None")
         raise ValueError(
-            f"selector_key must be {requirement} like the selector_key of the cache, got {got}"
+            f"selector_key must be {kinds[cache.selector_key is None]} like the selector_key of "
+            f"the cache, got {kinds[selector_key is None]}"
         )
     check_mask(mask, (rows, count))
     at = cache.position
@@ -151,9 +152,8 @@ def append_to_cache(
     value = jnp.where(at + count <= size, jnp.asarray(value), jnp.nan)
     real = jnp.broadcast_to(jnp.ones((1, 1), bool) if mask is None else mask, (rows, count))
     real = rows_like(real, cache.mask) | (at + count > size)  # NaN must reach the output
-    selector = None
-    if selector_key is not None and cache.selector_key is not None:
-        selector = put(cache.selector_key, jnp.asarray(selector_key), at)
+    old = cache.selector_key
+    selector = None if old is None else put(old, jnp.asarray(selector_key), at)
     return AttentionCache(
         key=put(cache.key, jnp.asarray(key), at),
         value=put(cache.value, value, at),

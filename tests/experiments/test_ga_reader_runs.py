@@ -1,10 +1,7 @@
-"""Real runs of the GA Reader, a few steps long, on files in CBT's format; and the two facts."""
+"""Real runs of the GA Reader, a few steps long, on files in CBT's format."""
 
-import dataclasses
-import functools
 import json
 
-import jax
 import numpy as np
 import pytest
 
@@ -14,10 +11,7 @@ from experiments.ga_reader.__main__ import main
 from experiments.ga_reader.config import PRESETS
 from experiments.ga_reader.paper import PAPER
 from gatedjax import data as gdata
-from gatedjax.data.sets import _two_facts
-from gatedjax.models import GAReader, GAReaderTask
 from gatedjax.text.models._reader import Reader
-from gatedjax.training import init_state, make_optimizer, make_train_step
 from tests.experiments.test_ga_reader_books import library
 
 pytestmark = pytest.mark.slow
@@ -156,49 +150,3 @@ def test_seeds_side_by_side_leave_the_records_of_single_runs(cloze, tmp_path):
     assert tables.main(args) == 0
     records = PAPER.store(tmp_path / "r").all("cbt_ne", "hops_1")
     assert [(record["seed"], record["lanes"]) for record in records] == [(0, 2), (1, 2)]
-
-
-# thousands of steps pay for some of the optimisation that tests do without, not for all of it;
-# these networks are too small to be divided among threads
-FAST = {"xla_backend_optimization_level": 1, "xla_cpu_multi_thread_eigen": False}
-
-
-def accuracy_on_two_facts(hops, questions, seed=0, steps=1_800, size=48, hidden=24):
-    """Of the preset's reader with so many hops, on test questions after so many batches."""
-    preset = PRESETS["toy"]
-    words = gdata.cloze_vocabulary(list(questions.values()))
-    encoded = {split: gdata.encode_cloze(source, words) for split, source in questions.items()}
-    shapes = gdata.plan_cloze_shapes(list(encoded.values()), max_shapes=1, batch_size=size)
-    train = gdata.ClozeBatches(encoded["train"], batch_size=size, shapes=shapes)
-    test = gdata.ClozeBatches.eval(encoded["test"], batch_size=len(encoded["test"]), shapes=shapes)
-    config = dataclasses.replace(preset.model, hops=hops, hidden=hidden, embedding_dim=hidden)
-    vectors = gdata.random_embeddings(words, hidden, std=1.0)
-    task = GAReaderTask(GAReader(config, len(words), embeddings=vectors))
-    rate = dataclasses.replace(preset.train.optimizer, learning_rate=0.015, schedule="linear")
-    tx = make_optimizer(rate, steps)
-    step = make_train_step(task, tx)
-
-    @functools.partial(jax.jit, compiler_options=FAST)
-    def learned(key, batches, test):
-        state = init_state(task, tx, key, test)
-        state, _ = jax.lax.scan(lambda s, b: (step(s, b, key)[0], None), state, batches)
-        metrics, _ = task.evaluate(state.params, test)
-        return metrics["accuracy"]
-
-    batches = jax.tree.map(lambda *parts: np.stack(parts), *(train[n] for n in range(steps)))
-    return learned(jax.random.key(seed), batches, test[0]).value()
-
-
-def test_two_hops_join_two_facts_and_one_does_not(monkeypatch):
-    # half of the things are known sooner; the facts to join are as many
-    monkeypatch.setattr(_two_facts, "THINGS", _two_facts.THINGS[:12])
-    questions = {
-        split: gdata.Source(
-            [_two_facts.make(split, index) for index in range(count)],
-            gdata.SourceInfo("two_facts", split, ()),
-        )
-        for split, count in {"train": 40_000, "test": 500}.items()
-    }
-    # seeds 0, 1, 2: two hops 100, 99 and 98 of 100 questions; one hop with seed 0: 62
-    assert accuracy_on_two_facts(2, questions) > 0.95
-    assert accuracy_on_two_facts(1, questions) < 0.75

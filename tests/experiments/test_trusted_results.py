@@ -15,9 +15,11 @@ from experiments.core.paper import Cell, Job
 from experiments.core.records import Store, count_each, format_average, read_json, refuse_other
 from experiments.ga_net import tables as ga_net_tables
 from experiments.ga_reader import tables
+from gatedjax.data.sets._cbt import MADE_OF_BOOKS
 from tests.experiments._results import store_of
 
-REBUILT = f"{origins.BOOKS}: 45,000 questions where the official file has 120,769"
+BOOKS = MADE_OF_BOOKS["build_report.json"]
+REBUILT = f"{BOOKS}: 45,000 questions where the official file has 120,769"
 
 
 def paper_of(name):
@@ -100,7 +102,7 @@ def test_records_have_the_origin_that_the_reader_of_their_files_tells(shared_dat
     if not (shared_data / "cloze").is_dir():
         pytest.skip("the cloze sets are not on this machine")
     parts = [gdata.load("cbt_cn", s, manual_dir=shared_data).info.substitute for s in SPLITS[1:]]
-    assert parts == [origins.BOOKS] * 2
+    assert parts == [BOOKS] * 2
     recorded = paper_of("ga_reader").store().get("cbt_cn", "fix", 0)
     assert origins.origin_of(recorded) == origins.join_remarks([REBUILT, *parts])
 

@@ -448,11 +448,11 @@ ANY_NUMBER = {
     *("byte_dropout inputs", "compact_attention_pool gates", "open_indices gates"),
     *("ensure_open gates", "score_function_loss log_prob", "score_function_loss reward"),
     *("score_function_loss baseline", "skip_lstm gates", "append_to_cache value"),
-    *("append_to_cache mask", "mean_over_pairs sums", "mean_over_pairs num_keys"),
+    *("mean_over_pairs sums", "mean_over_pairs num_keys"),
 }
 ANY_ROWS = {
-    *("append_to_cache value", "append_to_cache mask", "example_dropout inputs"),
-    *("highway_mix carry", "highway_mix gate", "mean_over_pairs num_keys"),
+    *("append_to_cache value", "example_dropout inputs", "highway_mix carry"),
+    *("highway_mix gate", "mean_over_pairs num_keys"),
     *(f"{name} {array}" for name in CALLS for array in ("key", "mask", "pair_mask")
       if "selective_attention" in name),
 }  # fmt: skip
