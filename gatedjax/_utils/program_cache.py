@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import os
 import platform
+import stat
 import sys
 from pathlib import Path
 
@@ -56,6 +57,8 @@ def use_program_cache(*, enabled: bool = True) -> None:
         # The names of JAX's entries have its version.
         folder = cache / f"jax-{machine_key()}"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_private(folder):
+            return
         for entry in folder.glob("*-cache"):
             # A process that is killed between its two files stops JAX from adding others.
             if not entry.with_name(entry.name.removesuffix("cache") + "atime").exists():
@@ -63,3 +66,9 @@ def use_program_cache(*, enabled: bool = True) -> None:
         os.environ[_FOLDER] = str(folder)
         for name, value in _SETTINGS.items():
             os.environ.setdefault(name, value)
+
+
+def _is_private(folder: Path) -> bool:
+    facts = folder.stat()
+    mine = not hasattr(os, "getuid") or facts.st_uid == os.getuid()
+    return mine and not facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
