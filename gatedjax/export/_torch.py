@@ -380,7 +380,7 @@ def _check_shapes(where: str, arrays: Arrays, shapes: Mapping[str, tuple[int, ..
     """Raises ValueError, with all differences, unless the arrays have these names and shapes."""
     got = {name: array.shape for name, array in arrays.items()}
     faults = [
-        f"{name}: wanted {shapes.get(name, 'nothing')}, got {got.get(name, 'nothing')}"
+        f"{name}: wanted {shapes.get(name, 'no array')}, got {got.get(name, 'no array')}"
         for name in sorted(got.keys() | shapes.keys())
         if got.get(name) != shapes.get(name)
     ]
