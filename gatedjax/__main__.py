@@ -4,10 +4,10 @@ import importlib
 import os
 import sys
 
-from gatedjax._utils.cli import choose, program
+from gatedjax._utils.cli import choose, fail, program, reason
 from gatedjax._utils.program_cache import take_cache_option, use_program_cache
 from gatedjax._utils.signals import STATUS, Terminated
-from gatedjax._utils.terminal import say, while_read
+from gatedjax._utils.terminal import replace_missing_streams, say, while_read
 
 GROUPS = {
     "texts": {
@@ -36,15 +36,18 @@ _OPTIONS = {
 
 def main(args: list[str] | None = None) -> int:
     """Runs a command and returns its exit status."""
-    try:
-        with while_read(sys.stdout):
-            return _run(sys.argv[1:] if args is None else args)
-    except KeyboardInterrupt:  # in a part of a command that saves no work
-        say("stopped", file=sys.stderr)
-        return 130
-    except Terminated:
-        say("stopped", file=sys.stderr)
-        return STATUS
+    with replace_missing_streams():
+        try:
+            with while_read(sys.stdout):
+                return _run(sys.argv[1:] if args is None else args)
+        except KeyboardInterrupt:  # in a part of a command that saves no work
+            say("stopped", file=sys.stderr)
+            return 130
+        except Terminated:
+            say("stopped", file=sys.stderr)
+            return STATUS
+        except OSError as error:  # of standard output, as on a full disk
+            fail(reason(error))
 
 
 def _run(args: list[str]) -> int:

@@ -225,6 +225,7 @@ for name, net in nets.items():
         params[name],
         test[0],
         against=["random", "attention"],
+        samples=1000,
     )
     print(
         f"{name}: leak {measures.mean('leak'):.3f}, labels it changes "

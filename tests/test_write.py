@@ -68,6 +68,14 @@ def test_a_device_is_written_into(tmp_path, write):
     assert names(tmp_path) == ["null"]
 
 
+def test_a_pipe_that_disappears_is_not_created_as_a_file(tmp_path, monkeypatch):
+    pipe = tmp_path / "pipe"
+    monkeypatch.setattr(_write, "_replaceable", lambda _: None)  # it was there at this time
+    with pytest.raises(FileNotFoundError):
+        write_atomic(pipe, b"text")
+    assert names(tmp_path) == []
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_a_link_stays_and_its_file_is_replaced(tmp_path, write, there):
     (tmp_path / "far").mkdir()
@@ -112,6 +120,49 @@ def test_inputs_and_files_of_other_kinds_are_not_replaced(tmp_path):
     page.write_text("")
     check_place(page, begins=b"{")
     check_place(tmp_path / "new", inputs=[data, "no file"], begins=b"{")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
+@pytest.mark.parametrize("into", ["file", "stdout"])
+def test_an_error_of_a_full_disk_names_the_file(into):
+    program = {
+        "file": "write_atomic(Path('/dev/full'), b'content')",
+        "stdout": "say('content')",
+    }[into]
+    imports = (
+        "from pathlib import Path\nfrom gatedjax._utils.cli import refusals\n"
+        "from gatedjax._utils.terminal import say\nfrom gatedjax._utils.write import write_atomic\n"
+    )
+    # The block ends with status 2, and Python would report the full standard output once more.
+    program = f"{imports}import os, sys\ntry:\n    with refusals({{}}):\n        {program}\n"
+    program += "except SystemExit as stop:\n    sys.stderr.flush()\n    os._exit(stop.code)\n"
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            check=False,
+            timeout=60,
+        )
+    name = "/dev/full" if into == "file" else "standard output"
+    assert done.stderr.decode() == f"error: {name}: No space left on device\n"
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1"])
+def test_what_standard_output_leads_to_is_not_replaced(tmp_path, name):
+    program = (
+        "from pathlib import Path; from gatedjax._utils.write import write_atomic; print('before');"
+        f"write_atomic(Path('{name}'), b'content\\n'); print('after')"
+    )
+    command = [sys.executable, "-c", program]
+    with (tmp_path / "file").open("wb") as file:
+        subprocess.run(command, stdout=file, env=environment(), check=True, timeout=60)
+    assert (tmp_path / "file").read_text() == "before\ncontent\nafter\n"
+    done = subprocess.run(command, capture_output=True, env=environment(), check=True, timeout=60)
+    assert done.stdout == b"before\ncontent\nafter\n"
+    assert names(tmp_path) == ["file"]
 
 
 KILLED = """

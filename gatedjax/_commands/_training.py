@@ -61,7 +61,7 @@ class TrainOptions:
     accuracy; ganet 0.5)."""
     vectors: Unset[str] = None
     """Pretrained word vectors, which help with few texts: a file of GloVe, fastText or word2vec
-    (.vec, .txt), or an installed package: wordllama, for English (default: none; a network
+    (.vec, .txt, .bin), or an installed package: wordllama, for English (default: none; a network
     starts from random vectors, which mostly contain the frequency of each word in each class)."""
     tokens: Annotated[
         Unset[Literal["words", "social", "characters", "bpe"]], tyro.conf.arg(metavar="RULE")

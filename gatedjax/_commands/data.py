@@ -38,6 +38,8 @@ class Prepare:
     prepared set)."""
     data_dir: Unset[str] = None
     """The folder of the prepared set (default: TFDS's own, ~/tensorflow_datasets)."""
+    unpack_limit: Unset[str] = None
+    """The most that may come out of one .gz file or archive member, as 8GiB (default: 1GiB)."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,7 +78,15 @@ def main(args: list[str]) -> int:
 def _run(options: Prepare | Check | List) -> int:
     if isinstance(options, List):
         return list_sets()
-    return check(options) if isinstance(options, Check) else prepare(options)
+    from gatedjax.data.files import _unpack
+
+    try:
+        size = options.unpack_limit
+        limit = None if size is None else _unpack.parse_size(size)
+    except ValueError as error:
+        raise ValueError(f"--unpack-limit: {error}") from None
+    with _unpack.limit_unpacking(limit):
+        return check(options) if isinstance(options, Check) else prepare(options)
 
 
 def prepare(options: Prepare) -> int:

@@ -14,7 +14,7 @@ import sys
 import unicodedata
 from collections.abc import Iterator, Sequence
 from types import EllipsisType
-from typing import IO, TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -133,17 +133,46 @@ def while_read(stream: TextIO) -> Iterator[None]:
             yield
         finally:
             stream.flush()
-    except BrokenPipeError:
-        _leave(stream)
+    except OSError as error:
+        # An error with a name is of a file, unless `say` has named the stream.
+        if error.filename is not None:
+            raise
+        _stop_writing(error, stream)
 
 
-def _leave(stream: IO[str]) -> NoReturn:
-    """Ends the program without a message, after the reader of a pipe has gone."""
+@contextlib.contextmanager
+def replace_missing_streams() -> Iterator[None]:
+    """Opens /dev/null in the place of standard streams that are closed (`>&-`), in the block."""
+    # Python sets such a stream to None. Its descriptor would go to the next file that is opened,
+    # and libraries write messages to that descriptor.
+    with contextlib.ExitStack() as stack:
+        # In this order, because a file gets the smallest descriptor that is free.
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            if getattr(sys, name) is None:
+                stack.callback(setattr, sys, name, None)
+                file = stack.enter_context(open(os.devnull, mode, encoding="utf-8"))
+                setattr(sys, name, file)
+        yield
+
+
+def _stop_writing(error: OSError, stream: IO[str]) -> None:
+    """Handles an error of a stream, such as a full disk; later output to it is lost.
+
+    If the reader has gone, the program ends. A message on standard error is dropped, so that work
+    is not lost with it. Any other error is raised again with the name of the stream.
+    """
     # The interpreter flushes the stream at its end, which would raise the error again.
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, stream.fileno())
-    os.close(null)
-    sys.exit(UNREAD)
+    with contextlib.suppress(OSError):  # a stream of another program may have no descriptor
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
+    if isinstance(error, BrokenPipeError):
+        sys.exit(UNREAD)
+    if stream is sys.stderr:
+        return
+    if error.filename is None and error.errno is not None:
+        error.filename = "standard output"
+    raise error
 
 
 def say(
@@ -156,8 +185,8 @@ def say(
     escape_unencodable(stream)
     try:
         print(printable(" ".join(map(str, values))), end=end, file=stream, flush=flush)
-    except BrokenPipeError:
-        _leave(stream)
+    except OSError as error:
+        _stop_writing(error, stream)
 
 
 def new_console(*, stderr: bool = False) -> "Console":
@@ -176,7 +205,13 @@ def _console_class() -> type:
         def render_str(self, text: str, **options: Any) -> Any:
             return super().render_str(printable(text), **options)
 
+        def print(self, *objects: Any, **options: Any) -> None:
+            try:
+                super().print(*objects, **options)
+            except OSError as error:
+                _stop_writing(error, self.file)
+
         def on_broken_pipe(self) -> None:
-            _leave(self.file)
+            _stop_writing(BrokenPipeError(), self.file)
 
     return PlainConsole

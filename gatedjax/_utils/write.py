@@ -8,12 +8,14 @@ import contextlib
 import os
 import secrets
 import shutil
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 # The most bytes of white space before the first character of a file, which an editor may add.
 _SPACE = 64
+_STREAMS = {"/dev/stdout": 1, "/dev/stderr": 2, "/dev/fd/1": 1, "/dev/fd/2": 2}
 
 
 def check_place(
@@ -65,11 +67,11 @@ def naming(path: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """Opens a file that is replaced at the end of the block; after an error the old file stays. A
-    link leads to its file; a device or a pipe is written into.
+    link leads to its file; a device, a pipe or standard output is written into.
     """
     target = _replaceable(path)
     if target is None:
-        with naming(path), path.open("wb") as stream:
+        with naming(path), _open_stream(path) as stream:
             yield stream
         return
     partial = _beside(target, "partial")
@@ -118,11 +120,21 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 
 def _replaceable(path: Path) -> Path | None:
-    """Returns the file to replace, links resolved; None for a device or a pipe."""
+    """Returns the file to replace, links resolved; None for a device, a pipe or an open stream."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} must be a file, got a folder")
-    is_stream = path.exists() and not path.is_file()
+    is_stream = str(path) in _STREAMS or (path.exists() and not path.is_file())
     return None if is_stream else Path(os.path.realpath(path))
+
+
+def _open_stream(path: Path) -> BinaryIO:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    # The descriptor is copied, because its position in a file is after the printed text. Without
+    # O_CREAT a pipe that has disappeared is not created as a file.
+    place = os.dup(_STREAMS[str(path)]) if str(path) in _STREAMS else path
+    return open(place, "wb", opener=lambda name, _flags: os.open(name, os.O_WRONLY))
 
 
 def _beside(target: Path, kind: str) -> Path:

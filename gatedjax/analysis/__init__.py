@@ -28,6 +28,7 @@ from gatedjax.analysis._faithfulness import faithfulness as faithfulness
 from gatedjax.analysis._faithfulness import rationale_scores as rationale_scores
 from gatedjax.analysis._flops import attention_flops as attention_flops
 from gatedjax.analysis._flops import auxiliary_flops as auxiliary_flops
+from gatedjax.analysis._flops import flops_report as flops_report
 from gatedjax.analysis._gate_studies import plot_studies as plot_studies
 from gatedjax.analysis._gates import density as density
 from gatedjax.analysis._gates import gate_truth as gate_truth
@@ -41,8 +42,10 @@ from gatedjax.analysis._roar import ROAR_SHARES as ROAR_SHARES
 from gatedjax.analysis._roar import racu as racu
 from gatedjax.analysis._roar import roar as roar
 from gatedjax.analysis._scores import class_scores as class_scores
+from gatedjax.analysis._significance import Bootstrap as Bootstrap
 from gatedjax.analysis._significance import holm as holm
 from gatedjax.analysis._significance import mcnemar as mcnemar
+from gatedjax.analysis._significance import paired_bootstrap as paired_bootstrap
 from gatedjax.analysis._significance import proportion_test as proportion_test
 from gatedjax.analysis._significance import summary as summary
 from gatedjax.analysis._text import highlight_html as highlight_html

@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Iterable
 
+from numpy.typing import ArrayLike
+
 from gatedjax.analysis._scores import MatchCounts, MatchScores
 from gatedjax.analysis._trees import SpanTree
 
@@ -36,7 +38,7 @@ class BracketCounts(MatchCounts):
 
 
 def bracket_counts(
-    gold: SpanTree, predicted: SpanTree, *, count_root: bool = True
+    gold: SpanTree, predicted: SpanTree, *, drop: ArrayLike | None = None, count_root: bool = True
 ) -> BracketCounts:
     """Counts the spans that a predicted tree shares with the gold tree, without their labels.
 
@@ -51,6 +53,8 @@ def bracket_counts(
       gold: the gold tree, `SpanTree(number of words, spans)`. A span is (first word, word after the
         last) of a node.
       predicted: the tree that is scored, over the same words.
+      drop: bool [N] for the N words, True at words that are removed from both trees first, as EVALB
+        does with the tags `PUNCTUATION`; None removes no words.
       count_root: True counts the span of the whole sentence, which both trees have.
 
     Returns:
@@ -63,6 +67,8 @@ def bracket_counts(
             "gold and predicted must be trees with the same number of words, got "
             f"{gold.size} and {predicted.size}"
         )
+    if drop is not None:
+        gold, predicted = gold.without(drop), predicted.without(drop)
     ours, theirs = set(predicted.spans), set(gold.spans)
     # A tree may or may not list the span of the whole sentence, so it is added to both or removed
     # from both.

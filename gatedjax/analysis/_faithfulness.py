@@ -22,11 +22,12 @@ from numpy.typing import ArrayLike
 from gatedjax._utils.choices import check_choice
 from gatedjax._utils.types import Params
 from gatedjax.analysis._checks import check_scores
-from gatedjax.analysis._rationale import Faithfulness, join, texts_of
+from gatedjax.analysis._rationale import Faithfulness, compare, join, texts_of
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 """Shares of the words of a text that rationales have: the bins of ERASER."""
 Source = Literal["gates", "attention", "gradient"]
+Deletion = Literal["remove", "unk"]
 
 
 def faithfulness(
@@ -35,12 +36,16 @@ def faithfulness(
     batch: Mapping[str, ArrayLike],
     *,
     scores: ArrayLike | None = None,
+    kept: ArrayLike | None = None,
     against: Sequence[str] | None = None,
+    others: Mapping[str, ArrayLike] | None = None,
     shares: Sequence[float] = SHARES,
+    deletion: Deletion = "remove",
     unk: int = 1,
     key: Any = None,
     draws: int = 5,
     rows: int = 128,
+    samples: int = 10_000,
 ) -> Faithfulness:
     """Measures whether predictions rest on a rationale, by deleting words from the texts.
 
@@ -80,18 +85,26 @@ def faithfulness(
         (default: row numbers); rows with an optional "weight" of 0 are skipped.
       scores: [B, T] scores that rank the words of the model's rationale; None computes
         `rationale_scores` from the gates, or from the attention of a network without gates.
+      kept: bool [B, T], True at words that count as open; None means words with an open gate, and
+        words with attention in a row whose gates were all closed and therefore ignored.
       against: names of rationales to compare with: "random", "attention", "gradient". None means
         "random" and "gradient", and "attention" too if the network has attention that is not
-        already the model's rationale. To compare with another ranking, pass it as `scores`.
+        already the model's rationale.
+      others: {name: scores [B, T]} of further rationales, for example another model's attention.
       shares: K shares of the words, in [0, 1].
-      unk: id of the unknown word, which stands for a text of which no word remains.
+      deletion: "remove" shortens the text, to a single `unk` if no word remains. "unk" replaces
+        each deleted word by `unk`, so that the positions of the other words stay; the gates of
+        these `unk` are closed for the gate leak.
+      unk: id of the unknown word.
       key: PRNG key of the random rationales; None means `jax.random.key(0)`.
       draws: number of random rationales, of which the mean is taken.
       rows: number of texts in a pass of the network. All passes have the width T, so that few
         programs are compiled.
+      samples: number of samples of each paired bootstrap.
 
     Returns:
-      The measures of each text, by rationale.
+      The measures of each text, and tests of the model's rationale against the others with Holm's
+      correction.
 
     Raises:
       TypeError: for a model without `apply`, such as a lexicon, which reads no closed word.
@@ -115,9 +128,9 @@ def faithfulness(
 
     if key is not None:
         check_key(key=key)
-    shares = tuple(float(q) for q in shares)
+    shares, further = tuple(float(q) for q in shares), dict(others or {})
     names = None if against is None else tuple(against)
-    _check_options(shares, names, {"draws": draws, "rows": rows, "unk": unk})
+    _check_options(shares, deletion, names, further, {"draws": draws, "rows": rows, "unk": unk})
     tokens, lengths, real = texts_of(batch)
     # Rows without words or weight only fill up a batch, so that means must not contain them.
     used = np.flatnonzero((lengths > 0) & (np.asarray(batch.get("weight", 1.0)) > 0))
@@ -126,17 +139,24 @@ def faithfulness(
     shape = tokens.shape
     tokens, lengths, real = tokens[used], lengths[used], real[used]
 
-    runner = _passes.Runner(_passes.StaticNetwork(model), params, rows, unk)
+    def scores_of(name: str, values: ArrayLike) -> np.ndarray:
+        array = check_scores(name, values, shape)[used]
+        if np.isnan(array[real]).any():
+            raise ValueError(f"{name} must be a number at each word, got nan")
+        return array
+
+    runner = _passes.Runner(_passes.StaticNetwork(model), params, rows, deletion, unk)
     first = runner.predict(tokens, lengths)
     gated = "gates" in first and hasattr(model, "with_gates")
     source: Source = "gates" if gated or scores is not None else "attention"
     if scores is None:
         own_scores = runner.compute_scores(source, tokens, lengths, first)
     else:
-        own_scores = check_scores("scores", scores, shape)[used]
-        if np.isnan(own_scores[real]).any():
-            raise ValueError("scores must be a number at each word, got nan")
-    open_words = _find_open_words(first, real) if gated else None
+        own_scores = scores_of("scores", scores)
+    if kept is not None:
+        open_words = (scores_of("kept", kept) > 0) & real
+    else:
+        open_words = _find_open_words(first, real) if gated else None
     if names is None:
         with_attention = "attention" in first and source != "attention"
         names = ("random", "attention", "gradient") if with_attention else ("random", "gradient")
@@ -149,6 +169,7 @@ def faithfulness(
             ranked[name] = list(_passes.random_scores(key, ids[used], tokens.shape[1], draws))
         else:
             ranked[name] = [runner.compute_scores(name, tokens, lengths, first)]
+    ranked |= {name: [scores_of(name, values)] for name, values in further.items()}
 
     parts = []
     for begin in range(0, len(used), rows):
@@ -168,21 +189,32 @@ def faithfulness(
         density=None if open_words is None else open_words.sum(axis=1) / lengths,
         shares=shares,
         rationales=rationales,
+        comparisons=compare(rationales, samples),
     )
 
 
 def _check_options(
-    shares: tuple[float, ...], names: tuple[str, ...] | None, counts: Mapping[str, int]
+    shares: tuple[float, ...],
+    deletion: str,
+    names: tuple[str, ...] | None,
+    further: Mapping[str, ArrayLike],
+    counts: Mapping[str, int],
 ) -> None:
     if not shares or not all(0 <= q <= 1 for q in shares):
         raise ValueError(f"shares must be one or more numbers in [0, 1], got {shares}")
+    check_choice(Deletion, deletion=deletion)
     for name, count in counts.items():
         if count < 1:
             raise ValueError(f"{name} must be at least 1, got {count}")
     if names is not None and (unknown := set(names) - {"random", "attention", "gradient"}):
         raise ValueError(
             "against must be among 'random', 'attention' and 'gradient', got "
-            f"{sorted(unknown)}: pass the scores of another rationale as scores"
+            f"{sorted(unknown)}: give the scores of another rationale in others"
+        )
+    if reserved := further.keys() & {"own", "random", "attention", "gradient"}:
+        raise ValueError(
+            "others must not have the names 'own', 'random', 'attention' and 'gradient' of this "
+            f"report, got {sorted(reserved)}: choose other names"
         )
 
 
@@ -239,6 +271,6 @@ def rationale_scores(
 
     check_choice(Source, source=source)
     tokens, lengths, real = texts_of(batch)
-    runner = _passes.Runner(_passes.StaticNetwork(model), params, rows, 1)
+    runner = _passes.Runner(_passes.StaticNetwork(model), params, rows, "remove", 1)
     scores = runner.compute_scores(source, tokens, lengths, runner.predict(tokens, lengths))
     return np.where(real, scores, 0)

@@ -40,8 +40,8 @@ class TruthScores(NamedTuple):
     support: int
 
 
-def pad(rows: Sequence[Any]) -> np.ndarray:
-    """Stacks rows of different lengths into an array [N, T] that is padded with 0 at the right.
+def pad(rows: Sequence[Any], value: float = 0) -> np.ndarray:
+    """Stacks rows of different lengths into an array [N, T] that is padded at the right.
 
         >>> print(pad([[1, 2, 3], [4]]))
         [[1 2 3]
@@ -49,6 +49,7 @@ def pad(rows: Sequence[Any]) -> np.ndarray:
 
     Args:
       rows: N sequences of numbers or bools.
+      value: the number at the padded positions.
 
     Returns:
       An array in the common dtype of the rows; T is the largest length.
@@ -60,7 +61,7 @@ def pad(rows: Sequence[Any]) -> np.ndarray:
     # Empty rows are skipped because an empty list has dtype float64.
     dtypes = [array.dtype for array in arrays if array.size] or [np.dtype(np.float32)]
     size = max((array.size for array in arrays), default=0)
-    out = np.zeros((len(arrays), size), np.result_type(*dtypes))
+    out = np.full((len(arrays), size), value, np.result_type(*dtypes))
     for row, array in zip(out, arrays, strict=True):
         row[: array.size] = array
     return out

@@ -155,7 +155,8 @@ class Runner:
     network: StaticNetwork
     params: Params
     rows: int  # the largest number of texts in a pass
-    unk: int  # id of the word of a text that would be empty
+    deletion: str  # "remove" removes words, "unk" replaces them by `unk`
+    unk: int
 
     def predict(self, tokens: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
         """Computes the arrays of `predict`."""
@@ -261,6 +262,9 @@ class Runner:
         self, tokens: np.ndarray, lengths: np.ndarray, keep: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Deletes words where `keep` is False; returns the new tokens, lengths and word mask."""
+        if self.deletion == "unk":
+            real = mask_before(lengths, tokens.shape[1])
+            return np.where(keep | ~real, tokens, self.unk).astype(tokens.dtype), lengths, keep
         # False sorts before True, so that the remaining words move to the front in their order.
         order = np.argsort(~keep, axis=1, kind="stable")
         num_left = keep.sum(axis=1)

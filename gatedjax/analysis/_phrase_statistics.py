@@ -76,7 +76,7 @@ class GateHistogram(NamedTuple):
     Attributes:
       pooled: a `LayerHistogram` of all components of all sentences, with a histogram per layer.
       sentence_means: float [B, L] for B sentences and L layers, the mean over the components of the
-        gates.
+        gates; NaN for sentences that do not count.
     """
 
     pooled: LayerHistogram
@@ -110,7 +110,35 @@ def weight_histogram(
     return _compute_histogram(_split_layers(values), _split_layers(real), bins)
 
 
-def phrase_length_histogram(selected: ArrayLike) -> LayerHistogram:
+def weight_mass(
+    r: ArrayLike, mask: ArrayLike | None = None, *, low: float, high: float
+) -> np.ndarray:
+    """Computes the share of the real words with low <= r <= high, per layer.
+
+        >>> r = [[[0.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.5, 1.0]]]  # [B, L, N]
+        >>> print(weight_mass(r, low=0.95, high=1.0))
+        [0.75 0.25]
+
+    Args:
+      r: rescaled attention in [0, 1] from `normalise`, [B, L, N] for B sentences, L layers and N
+        words, or [B, N] for a single layer. Axes between L and N are pooled.
+      mask: bool, True at real words, of the shape of `r` or of its first axes and N (for example
+        [B, N]); None means that all words are real.
+      low: the least r that counts.
+      high: the largest r that counts.
+
+    Returns:
+      float [L]; NaN for a layer without real words.
+    """
+    values, real = _check_values(r, mask, "r")
+    inside = _split_layers((values >= low) & (values <= high) & real).sum((1, 2))
+    total = _split_layers(real).sum((1, 2))
+    return np.where(total > 0, inside / np.maximum(total, 1), np.nan)
+
+
+def phrase_length_histogram(
+    selected: ArrayLike, *, min_length: int = 1, max_length: int | None = None
+) -> LayerHistogram:
     """Computes the distribution of the lengths of runs of selected words, per layer.
 
         >>> selected = np.array([[True, True, False, True]])
@@ -120,23 +148,28 @@ def phrase_length_histogram(selected: ArrayLike) -> LayerHistogram:
     Args:
       selected: bool [B, L, N] from `select`, True at selected words, for B sentences, L layers and
         N words; or [B, N] for a single layer.
+      min_length: shorter runs do not count; 1 counts single words, 2 only phrases.
+      max_length: longer runs count as runs of this length; None has a bin for each length.
 
     Returns:
-      A histogram of the lengths 1, 2, ... per layer. A run of two or more words is a phrase only by
-      name: the words are selected independently (see `runs`).
+      A histogram of the lengths 1, 2, ... per layer, with counts of 0 below min_length. A run of
+      two or more words is a phrase only by name: the words are selected independently (see `runs`).
 
     Reference: Guo 2017 (AGT), figure 2 (bottom).
     """
-    layers = _split_layers(_check_selected(selected))
-    row, _, length = runs(layers)
-    longest = int(length.max(initial=1))
-    counts = np.zeros((len(layers), longest), np.int64)
+    layer, length, num_layers = _find_lengths(selected, min_length)
+    open_end = max_length is not None
+    if max_length is None:
+        max_length = int(length.max(initial=min_length))
+    elif max_length < min_length:
+        raise ValueError(f"max_length must be at least min_length={min_length}, got {max_length}")
+    counts = np.zeros((num_layers, max_length), np.int64)
     # `add.at` counts each run, also if several runs have the same layer and length.
-    np.add.at(counts, (row[:, 0], length - 1), 1)
-    return LayerHistogram(counts, np.arange(longest + 1) + 0.5)
+    np.add.at(counts, (layer, np.minimum(length, max_length) - 1), 1)
+    return LayerHistogram(counts, np.arange(max_length + 1) + 0.5, open_end)
 
 
-def mean_phrase_length(selected: ArrayLike) -> np.ndarray:
+def mean_phrase_length(selected: ArrayLike, *, min_length: int = 1) -> np.ndarray:
     """Computes the mean length of the runs of selected words, per layer.
 
         >>> print(mean_phrase_length(np.array([[True, True, False, True]])))
@@ -145,14 +178,20 @@ def mean_phrase_length(selected: ArrayLike) -> np.ndarray:
     Args:
       selected: bool [B, L, N] from `select`, True at selected words, for B sentences, L layers and
         N words; or [B, N] for a single layer.
+      min_length: shorter runs do not count.
 
     Returns:
-      float [L]; NaN for a layer without a run.
+      float [L]; NaN for a layer without a run that counts.
     """
-    return phrase_length_histogram(selected).mean
+    layer, length, num_layers = _find_lengths(selected, min_length)
+    count = np.bincount(layer, minlength=num_layers)
+    total = np.bincount(layer, length, minlength=num_layers)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def gate_histogram(gates: ArrayLike, *, bins: int = 20) -> GateHistogram:
+def gate_histogram(
+    gates: ArrayLike, rows: ArrayLike | None = None, *, bins: int = 20
+) -> GateHistogram:
     """Computes the distribution of gate values per layer, and the mean gates of each sentence.
 
         >>> histogram = gate_histogram([[[0.0, 0.25, 1.0, 1.0]]], bins=2)  # [B, L, D]
@@ -162,6 +201,7 @@ def gate_histogram(gates: ArrayLike, *, bins: int = 20) -> GateHistogram:
     Args:
       gates: [B, L, D] in [0, 1] for B sentences, L layers and D components, such as the L - 1
         transform gates of AGT.
+      rows: bool [B], False at rows that do not count (filler rows); None counts all rows.
       bins: number of bins of equal width in [0, 1].
 
     Returns:
@@ -173,10 +213,17 @@ def gate_histogram(gates: ArrayLike, *, bins: int = 20) -> GateHistogram:
     values = np.asarray(gates).astype(np.float64)
     if values.ndim != 3 or not values.shape[-1]:
         raise ValueError(f"gates must have shape [B, L, D] with D at least 1, got {values.shape}")
-    check_numbers("gates", values, 0, 1)
-    layers = _split_layers(values)
-    pooled = _compute_histogram(layers, np.ones(layers.shape, bool), bins)
-    return GateHistogram(pooled, values.mean(-1))
+    counted = np.ones(len(values), bool) if rows is None else np.asarray(rows)
+    if counted.dtype != bool:
+        raise TypeError(f"rows must be bool, got dtype {counted.dtype}")
+    if counted.shape != values.shape[:1]:
+        raise ValueError(f"rows must have shape {values.shape[:1]}, got {counted.shape}")
+    real = np.broadcast_to(counted[:, None, None], values.shape)
+    check_numbers("gates", values[real], 0, 1)
+    pooled = _compute_histogram(_split_layers(values), _split_layers(real), bins)
+    # NaN marks the rows that do not count, so that the result has a row for each sentence.
+    means = np.where(real, values, np.nan).mean(-1)
+    return GateHistogram(pooled, means)
 
 
 def _compute_histogram(layers: np.ndarray, real_layers: np.ndarray, bins: int) -> LayerHistogram:
@@ -191,6 +238,15 @@ def _compute_histogram(layers: np.ndarray, real_layers: np.ndarray, bins: int) -
 
 def _are_lengths(edges: np.ndarray) -> bool:
     return bool(np.array_equal(edges, np.arange(len(edges)) + 0.5))
+
+
+def _find_lengths(selected: ArrayLike, min_length: int) -> tuple[np.ndarray, np.ndarray, int]:
+    if min_length < 1:
+        raise ValueError(f"min_length must be at least 1, got {min_length}")
+    layers = _split_layers(_check_selected(selected))
+    all_runs = runs(layers)
+    counted = all_runs.length >= min_length
+    return all_runs.row[counted, 0], all_runs.length[counted], len(layers)
 
 
 def _split_layers(values: np.ndarray) -> np.ndarray:

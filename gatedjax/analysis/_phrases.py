@@ -47,12 +47,17 @@ class Selection:
     phrases: tuple[str, ...]
 
 
-def normalise(attention: ArrayLike, mask: ArrayLike | None = None) -> np.ndarray:
+def normalise(
+    attention: ArrayLike,
+    mask: ArrayLike | None = None,
+    *,
+    how: Literal["minmax", "max"] = "minmax",
+    rtol: float = 1e-6,
+) -> np.ndarray:
     """Rescales the attention of each row to [0, 1], so that rows of different lengths compare.
 
-    r_n = (a_n - min a) / (max a - min a), over the real words of the row. If all weights of a row
-    are equal (or it has a single word), r_n = 1. Weights count as equal within a few rounding
-    errors of float32, 1e-6 of the largest.
+    minmax: r_n = (a_n - min a) / (max a - min a);  max: r_n = a_n / max a; both over the real
+    words of the row. If all weights of a row are equal (or it has a single word), r_n = 1.
 
         >>> print(normalise([[0.5, 0.25, 0.25]]))
         [[1. 0. 0.]]
@@ -62,6 +67,9 @@ def normalise(attention: ArrayLike, mask: ArrayLike | None = None) -> np.ndarray
         as [B, N] for B sentences, [B, L, N] with L layers or [B, Q, N] with Q queries.
       mask: bool, True at real words, of the shape of `attention` or of its first axes and N (for
         example [B, N] for attention [B, L, N]); None means that all words are real.
+      how: "minmax" or "max".
+      rtol: weights count as equal if max - min <= rtol max |a|. The default is a few rounding
+        errors of float32, which min-max would otherwise amplify to 0 and 1.
 
     Returns:
       r as float64 [*B, N]; 0 at padding, and in rows without real words.
@@ -69,9 +77,12 @@ def normalise(attention: ArrayLike, mask: ArrayLike | None = None) -> np.ndarray
     Reference: Guo 2017 (AGT), section 3.1. Deviation: the paper does not specify the rescaling;
       min-max gives 0 and 1 in each row, as in the figure 2 of the paper.
     """
+    check_choice(("minmax", "max"), how=how)
     values, real = _check_values(attention, mask, "attention")
     values = np.where(real, values, 0.0)
     check_numbers("attention", values, where=" at real words")
+    if how == "max" and np.any(values < 0):
+        raise ValueError(f"attention must be at least 0 for how='max', got {values.min()}")
     if not values.size:
         return values
     low = np.min(values, -1, keepdims=True, where=real, initial=np.inf)
@@ -79,9 +90,9 @@ def normalise(attention: ArrayLike, mask: ArrayLike | None = None) -> np.ndarray
     # In a row without real words the limits would stay infinite.
     some = real.any(-1, keepdims=True)
     low, high = np.where(some, low, 0.0), np.where(some, high, 0.0)
-    # The rescaling would amplify rounding errors to 0 and 1.
-    flat = high - low <= 1e-6 * np.maximum(abs(low), abs(high))
-    scaled = (values - low) / np.where(flat, 1.0, high - low)
+    flat = high - low <= rtol * np.maximum(abs(low), abs(high))
+    base = low if how == "minmax" else np.zeros_like(low)
+    scaled = (values - base) / np.where(flat, 1.0, high - base)
     return np.where(real, np.where(flat, 1.0, scaled), 0.0)
 
 
@@ -202,7 +213,9 @@ def selected_words(
     return counts
 
 
-def first_words(tokens: Sequence[Sequence[str]], r: ArrayLike) -> collections.Counter[str]:
+def first_words(
+    tokens: Sequence[Sequence[str]], r: ArrayLike, *, threshold: float = THRESHOLD
+) -> collections.Counter[str]:
     """Counts the words to which the first layer pays much attention, in lower case.
 
         >>> first_words([["Not", "good"]], [[[1.0, 0.0], [1.0, 1.0]]])
@@ -212,11 +225,15 @@ def first_words(tokens: Sequence[Sequence[str]], r: ArrayLike) -> collections.Co
       tokens: the words of each of B sentences, without padding.
       r: rescaled attention [B, L, N] from `normalise` (0 at padding) for B sentences, L layers and
         N words.
+      threshold: the rescaled attention above which a word counts, at least 0.
 
     Returns:
-      A counter {lower-cased word: number of its occurrences with r > `THRESHOLD`}.
+      A counter {lower-cased word: number of its occurrences with r > threshold}.
     """
-    return selected_words(tokens, select(r))
+    # Padding has r = 0, so that a negative threshold would select it.
+    if threshold < 0:
+        raise ValueError(f"threshold must be at least 0, got {threshold}")
+    return selected_words(tokens, select(r, threshold=threshold), 0)
 
 
 def trace(tokens: Sequence[str], selected: ArrayLike) -> list[Selection]:

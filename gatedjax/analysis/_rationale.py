@@ -1,16 +1,26 @@
-"""The texts that rationales are measured on, and the measures of a rationale."""
+"""The texts that rationales are measured on, the measures of a rationale, and their tests."""
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from gatedjax.analysis._checks import check_lengths
+from gatedjax.analysis._significance import holm, least_p_value, paired_bootstrap
+from gatedjax.analysis._text import render_table
 
-MEASURES = ("comprehensiveness", "sufficiency", "needed", "enough", "leak", "flipped")
-"""The fields of `Rationale` with a number for each text."""
+MEASURES = {
+    "comprehensiveness": "comprehensiveness (AOPC)",
+    "sufficiency": "sufficiency (AOPC)",
+    "needed": "comprehensiveness at the density",
+    "enough": "sufficiency at the density",
+    "leak": "gate leak",
+    "flipped": "labels that the leak changes",
+}
+"""The fields of `Rationale` that are compared, with their headings in tables."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -45,6 +55,29 @@ class Rationale:
     flipped: np.ndarray | None = None
 
 
+class Comparison(NamedTuple):
+    """A paired bootstrap test of the model's rationale against another rationale.
+
+    Attributes:
+      measure: the field of `Rationale` that is compared.
+      against: name of the other rationale.
+      difference: mean of the model's rationale minus mean of the other rationale.
+      low: lower end of the 95 % interval of the difference.
+      high: upper end of the interval.
+      p_value: two-sided. If m texts differ, it is at least 2^(1 - m), the least p-value of an exact
+        test.
+      corrected: the p-value with Holm's correction over all comparisons of the report.
+    """
+
+    measure: str
+    against: str
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    corrected: float
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Faithfulness:
     """The faithfulness of a model's rationale and of other rationales for N texts.
@@ -59,6 +92,8 @@ class Faithfulness:
       density: [N] share of the words that are open; None without gates.
       shares: the K shares of the words.
       rationales: name of a rationale -> its measures, a `Rationale`; "own" is the model's.
+      comparisons: a `Comparison` for each measure and each other rationale: the test of the model's
+        rationale against it.
     """
 
     rows: np.ndarray
@@ -67,6 +102,7 @@ class Faithfulness:
     density: np.ndarray | None
     shares: tuple[float, ...]
     rationales: Mapping[str, Rationale]
+    comparisons: tuple[Comparison, ...]
 
     @property
     def own(self) -> Rationale:
@@ -82,6 +118,24 @@ class Faithfulness:
         """
         values = getattr(self.rationales[rationale], measure)
         return None if values is None else float(np.mean(values))
+
+    def table(self) -> str:
+        """Returns the means of all measures as a Markdown table, a row per rationale.
+
+        A star marks means that differ from the model's rationale with a corrected p-value below
+        0.05.
+        """
+        names = [name for name in MEASURES if getattr(self.own, name) is not None]
+        starred = {(c.measure, c.against) for c in self.comparisons if c.corrected < 0.05}
+        cells = [
+            [rationale]
+            + [
+                f"{self.mean(name, rationale):.4f}" + "*" * ((name, rationale) in starred)
+                for name in names
+            ]
+            for rationale in self.rationales
+        ]  # fmt: skip
+        return render_table(["rationale", *(MEASURES[name] for name in names)], cells)
 
 
 def texts_of(batch: Mapping[str, ArrayLike]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -105,3 +159,23 @@ def join(parts: Sequence[Rationale]) -> Rationale:
         fields[name] = None if values[0] is None else np.concatenate(values)
     both = [np.concatenate([part.by_share[i] for part in parts], axis=1) for i in (0, 1)]
     return Rationale((both[0], both[1]), **fields)
+
+
+def compare(rationales: Mapping[str, Rationale], samples: int) -> tuple[Comparison, ...]:
+    """Tests the model's rationale against each other rationale, by each measure."""
+    own_rationale, tests = rationales["own"], []
+    for measure, name in itertools.product(MEASURES, rationales):
+        values = getattr(own_rationale, measure)
+        if name == "own" or values is None:
+            continue
+        other = getattr(rationales[name], measure)
+        test = paired_bootstrap(values, other, samples=samples)
+        # The p-value of a bootstrap is too small for few texts.
+        p_value = max(test.p_value, least_p_value(values, other))
+        tests.append((measure, name, test._replace(p_value=p_value)))
+    # All tests of a report are corrected as a family, because its reader looks at all of them.
+    corrected = holm([test.p_value for *_, test in tests])
+    return tuple(
+        Comparison(measure, name, *test, float(p))
+        for (measure, name, test), p in zip(tests, corrected, strict=True)
+    )

@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike
 from gatedjax.analysis._checks import check_numbers, check_scores
 from gatedjax.analysis._rationale import texts_of
 
-_MASK = 1
 ROAR_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """The shares of masked words in Madsen et al."""
 Texts = Mapping[str, Mapping[str, Any]]
@@ -48,7 +47,7 @@ class Racu:
     high: float | None
 
 
-def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike) -> Racu:
+def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike, *, level: float = 0.95) -> Racu:
     """Computes RACU, the relative area between the curves of random words and of an importance.
 
         RACU = sum_i dx_i (d_i + d_{i+1}) / sum_i dx_i (e_i + e_{i+1})
@@ -57,7 +56,7 @@ def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike) -> Racu:
     The index i runs over the shares x; I is the last share, 1 in the paper. RACU is 0 if the
     importance is no better than random words, 1 if masking the words that it ranks first lowers the
     performance as much as masking all words, and negative if random words matter more. The interval
-    is Student's 95 % interval over the seeds: mean +- t s / sqrt(S).
+    is Student's interval over the seeds: mean +- t s / sqrt(S).
 
         >>> racu([0.0, 0.5, 1.0], measure=[1.0, 0.5, 0.5], random=[1.0, 0.75, 0.5]).mean
         0.5
@@ -67,6 +66,7 @@ def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike) -> Racu:
       measure: [K] or [K, S] performance by share and by each of S seeds with important words
         masked; higher is better.
       random: performance with random words masked, of the shape of `measure`.
+      level: confidence level of the interval.
 
     Returns:
       RACU of each seed, the mean and its interval.
@@ -79,6 +79,8 @@ def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike) -> Racu:
     x = _check_shares(shares)
     if len(x) < 2:
         raise ValueError(f"shares must have at least 2 numbers, got {x.tolist()}")
+    if not 0 < level < 1:
+        raise ValueError(f"level must be inside (0, 1), got {level}")
     curves = []
     for name, performance in {"measure": measure, "random": random}.items():
         array = np.asarray(performance, np.float64)
@@ -108,7 +110,7 @@ def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike) -> Racu:
     # SciPy is imported only here, because commands that only print tables start faster without it.
     from scipy import special
 
-    quantile = float(special.stdtrit(count - 1, 0.975))
+    quantile = float(special.stdtrit(count - 1, (1 + level) / 2))
     half = quantile * float(values.std(ddof=1)) / math.sqrt(count)
     return Racu(values, mean, mean - half, mean + half)
 
@@ -120,6 +122,7 @@ def mask_top(
     share: float,
     *,
     already: np.ndarray | None = None,
+    mask_id: int = 1,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Masks the words with the highest scores until floor(share n) of the n words of each text are
     masked; returns (tokens, masked). Words of `already` count and stay masked. Among equal scores
@@ -137,7 +140,7 @@ def mask_top(
     # far.
     count = np.floor(np.round(share * sizes, 9)).astype(int)
     masked = masked | real & (places < count[:, None])
-    return np.where(masked, _MASK, words).astype(words.dtype), masked
+    return np.where(masked, mask_id, words).astype(words.dtype), masked
 
 
 def roar(
@@ -148,6 +151,7 @@ def roar(
     shares: Sequence[float] = ROAR_SHARES,
     seeds: int = 1,
     first_seed: int = 0,
+    mask_id: int = 1,
 ) -> np.ndarray:
     """Measures the performance of networks that are trained again with important words masked.
 
@@ -177,12 +181,13 @@ def roar(
       shares: K increasing shares of the words in [0, 1]; the first is 0.
       seeds: S, the number of networks that are trained for each share.
       first_seed: seed of the random words of the first network; the next network has the next seed.
+      mask_id: the id that replaces masked words.
 
     Returns:
       [K, S] performance by share and seed.
 
     Reference: Madsen et al. 2021 (see `racu`), section 4.1.
-    Deviation: the vocabularies have no mask, so that masked words become the unknown word, id 1.
+    Deviation: the vocabularies have no mask, so that the unknown word is the default mask.
     """
     steps = _check_shares(shares)
     if steps[0] != 0:
@@ -223,6 +228,7 @@ def roar(
                     scores,
                     float(steps[place + 1]),
                     already=masked[seed][name],
+                    mask_id=mask_id,
                 )
                 next_texts[name] = {**columns, "tokens": tokens}
             now[seed] = next_texts

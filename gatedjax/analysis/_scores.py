@@ -14,7 +14,7 @@ class ClassScores:
       precision: [C] share of the predictions of a class that are correct; 0 without predictions.
       recall: [C] share of the examples of a class that are predicted correctly; 0 without examples.
       f1: [C] harmonic mean of precision and recall; 0 for a class that does not occur.
-      support: [C] number of examples with each class as their label.
+      support: [C] number of examples with each class as their label, or the sum of their weights.
       accuracy: share of correct predictions, which is also the micro-averaged F1.
       weighted: mean of F1 over the classes, weighted by support.
       macro: mean of F1 over the classes that occur in labels or predictions.
@@ -29,7 +29,12 @@ class ClassScores:
     macro: float
 
 
-def class_scores(label: np.ndarray, predicted: np.ndarray, num_classes: int) -> ClassScores:
+def class_scores(
+    label: np.ndarray,
+    predicted: np.ndarray,
+    num_classes: int,
+    sample_weight: np.ndarray | None = None,
+) -> ClassScores:
     """Computes precision, recall and F1 of each class, and their averages.
 
         >>> label, predicted = np.array([0, 0, 1, 1]), np.array([0, 1, 1, 0])
@@ -41,6 +46,7 @@ def class_scores(label: np.ndarray, predicted: np.ndarray, num_classes: int) -> 
       label: int [N], the class of each of N examples.
       predicted: int [N], the predicted class of each example.
       num_classes: C, the number of classes.
+      sample_weight: [N], the weight with which each example counts, also in `support`; None is 1.
 
     Returns:
       The scores.
@@ -57,9 +63,10 @@ def class_scores(label: np.ndarray, predicted: np.ndarray, num_classes: int) -> 
                 f"{name} must be in [0, {num_classes}), got {values.min()} to {values.max()}"
             )
     right = label == predicted
-    hits = np.bincount(label[right], minlength=num_classes).astype(float)
-    support = np.bincount(label, minlength=num_classes)
-    predictions = np.bincount(predicted, minlength=num_classes)
+    of_right = None if sample_weight is None else sample_weight[right]
+    hits = np.bincount(label[right], of_right, num_classes).astype(float)
+    support = np.bincount(label, sample_weight, num_classes)
+    predictions = np.bincount(predicted, sample_weight, num_classes)
     # This form of F1 is also defined for a class without predictions or without examples.
     f1 = ratio(2 * hits, support + predictions)
     return ClassScores(

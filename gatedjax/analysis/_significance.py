@@ -9,6 +9,12 @@ from numpy.typing import ArrayLike
 from gatedjax._utils.choices import check_choice
 from gatedjax.analysis._checks import check_numbers
 
+# The number of counts that are in memory at the same time.
+_CHUNK = 2_000_000
+# Differences of scores of size 1 are rounded to this number of decimal digits, because further
+# digits are rounding errors.
+_DIGITS = 12
+
 
 class McNemar(NamedTuple):
     """Result of `mcnemar`, which compares systems A and B on the same examples.
@@ -35,6 +41,25 @@ class Proportion(NamedTuple):
     """
 
     z: float
+    p_value: float
+
+
+class Bootstrap(NamedTuple):
+    """Result of `paired_bootstrap`.
+
+        >>> Bootstrap(difference=0.25, low=0.0, high=0.5, p_value=0.125).high
+        0.5
+
+    Attributes:
+      difference: mean of system A minus mean of system B.
+      low: lower end of the percentile interval of the difference.
+      high: upper end of the interval.
+      p_value: two-sided, of the hypothesis that the means are equal.
+    """
+
+    difference: float
+    low: float
+    high: float
     p_value: float
 
 
@@ -172,6 +197,123 @@ def holm(p_values: ArrayLike) -> np.ndarray:
     # The factors fall, so that without the maximum a larger p-value could end below a smaller.
     corrected[order] = np.maximum.accumulate(scaled)
     return corrected
+
+
+def paired_bootstrap(
+    correct_a: ArrayLike,
+    correct_b: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    samples: int = 10_000,
+    seed: int = 0,
+    level: float = 0.95,
+) -> Bootstrap:
+    """Bootstraps the difference between the mean scores of two systems on the same examples.
+
+    Pairs of scores (a_i, b_i) of the systems A and B are drawn with replacement, as many as there
+    are. With groups, whole groups g_1 .. g_G are drawn, and the difference of a sample is
+
+        d* = sum_k s_k / sum_k n_k over the drawn k,  s_k = sum_{i in g_k} (a_i - b_i),  n_k = |g_k|
+
+    Use groups for examples that depend on each other, such as several examples from the same
+    sentence, because drawing them separately would make the interval too short. The p-value is the
+    share of the samples, including the observed sample, whose difference is as far from the
+    observed difference d as d is from 0: (1 + #{|d* - d| >= |d|}) / (1 + samples).
+
+    The result does not depend on the unit of the scores: differences below 1e-12 of the largest
+    score count as 0, because they are rounding errors, and means count as equal within 1e-9 of the
+    largest difference.
+
+    With fewer than about 20 examples the interval is too short and the p-value too small (with a
+    single example it is 1 / (1 + samples)); use `mcnemar` then. The trained networks are fixed, and
+    other seeds may reverse the difference; with two or more seeds use `two_way_test`.
+
+        >>> paired_bootstrap([1, 1, 1, 0] * 8, [1, 0, 1, 0] * 8).difference
+        0.25
+
+    Args:
+      correct_a: [N] correctness of system A on N examples: bool, or any score per example (such as
+        the correctness averaged over seeds).
+      correct_b: [N] correctness or scores of system B.
+      groups: [N] the group of each example, as integers or names; None draws examples separately.
+      samples: number of bootstrap samples.
+      seed: seed of the draws.
+      level: confidence level of the percentile interval.
+
+    Returns:
+      The difference A - B, its interval and the p-value.
+
+    Raises:
+      ValueError: if the scores are empty, are not finite or differ in length, groups does not have
+        a value for each example, samples < 1, or level is not inside (0, 1).
+
+    Reference: Efron and Tibshirani 1993, algorithm 16.2 (one sample, shifted); Davison and Hinkley
+      1997, section 3.8, for the groups ("cluster bootstrap").
+    """
+    a, b = _check_pair(correct_a, correct_b)
+    if a.size == 0:
+        raise ValueError("correct_a must have at least one score, got none")
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1, got {samples}")
+    if not 0 < level < 1:
+        raise ValueError(f"level must be inside (0, 1), got {level}")
+    scaled, exponent = _scale_difference(a, b)
+    sums, sizes = _sum_groups(scaled, groups)
+    # A sample is described by how often each distinct difference is drawn, and there are few
+    # distinct differences. They are rounded, because rounding errors would split equal values.
+    kinds, counts = np.unique(
+        np.column_stack([np.round(sums, _DIGITS), sizes]), axis=0, return_counts=True
+    )
+    values, sizes = np.ascontiguousarray(kinds.T)
+    observed = float(values @ counts / a.size)
+    rng = np.random.default_rng(seed)
+    # All samples at once, [samples, values], would need gigabytes for many different values.
+    chunk = max(1, _CHUNK // values.size)
+    total = counts.sum()
+    draws = []
+    for start in range(0, samples, chunk):
+        times = rng.multinomial(total, counts / total, size=min(chunk, samples - start))
+        draws.append((times @ values) / (times @ sizes))
+    differences = np.concatenate(draws)
+    # Equal differences must count as equal despite the rounding error of the mean, which grows with
+    # the differences.
+    tolerance = 1e-9 * np.max(np.abs(values / sizes))
+    extreme = np.abs(differences - observed) >= abs(observed) - tolerance
+    tail = 50 * (1 - level)
+    low, high = np.percentile(differences, [tail, 100 - tail])
+    p_value = (1 + int(extreme.sum())) / (1 + samples)
+    observed, low, high = (float(np.ldexp(x, exponent)) for x in (observed, low, high))
+    return Bootstrap(observed, low, high, p_value)
+
+
+def least_p_value(scores_a: np.ndarray, scores_b: np.ndarray) -> float:
+    """Returns 2^(1 - m), the least p-value of an exact two-sided test, for m differences not 0."""
+    scaled, _ = _scale_difference(scores_a, scores_b)
+    return min(1.0, 2.0 ** (1.0 - np.count_nonzero(np.round(scaled, _DIGITS))))
+
+
+def _scale_difference(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
+    # The division by 2^e is exact, and a tolerance for scores of size 1 then fits all scores.
+    mantissa, exponent = math.frexp(max(float(np.max(np.abs(array))) for array in (a, b)))
+    # `frexp` returns a mantissa below 1, so that the exponent of a power of two is 1 too large.
+    exponent -= mantissa == 0.5
+    return np.ldexp(a, -exponent) - np.ldexp(b, -exponent), exponent
+
+
+def _sum_groups(differences: np.ndarray, groups: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
+    places = place_groups(groups, differences.size)
+    return np.bincount(places, weights=differences), np.bincount(places).astype(np.float64)
+
+
+def place_groups(groups: ArrayLike | None, count: int) -> np.ndarray:
+    """Returns the number of the group of each of N = `count` examples, int [N] in 0 .. G - 1."""
+    if groups is None:
+        return np.arange(count)
+    names = np.asarray(groups)
+    if names.shape != (count,):
+        raise ValueError(f"groups must have shape {(count,)}, got {names.shape}")
+    _, places = np.unique(names, return_inverse=True)
+    return places
 
 
 def _check_pair(correct_a: ArrayLike, correct_b: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

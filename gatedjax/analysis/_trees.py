@@ -153,7 +153,9 @@ def _add_words(node: Span, parts: list[Span]) -> tuple[Span, ...]:
     return tuple(children)
 
 
-def from_attention(weights: ArrayLike, *, norm: Norm = "rows", single: Single = "mass") -> SpanTree:
+def from_attention(
+    weights: ArrayLike, *, norm: Norm = "rows", single: Single = "mass", floor: float = 1e-12
+) -> SpanTree:
     """Builds a binary tree whose spans have much attention inside, split from the top down.
 
         mass(i, j) = sum of W_qk over queries q and keys k in i..j
@@ -174,6 +176,7 @@ def from_attention(weights: ArrayLike, *, norm: Norm = "rows", single: Single = 
         selected key is 0.
       norm: the divisor of the mass, "rows", "area" or "none".
       single: score of a single word: its weight W_ii ("mass"), or 1 ("one").
+      floor: smaller scores count as this, so that logarithms are finite.
 
     Returns:
       The tree, with N - 1 spans (no spans for fewer than two words).
@@ -187,6 +190,8 @@ def from_attention(weights: ArrayLike, *, norm: Norm = "rows", single: Single = 
     check_numbers("weights", weights, 0)
     check_choice(Norm, norm=norm)
     check_choice(Single, single=single)
+    if not floor > 0:
+        raise ValueError(f"floor must be positive, got {floor}")
     size = len(weights)
     # table[i, j] is the sum over the queries before i and the keys before j, so that four entries
     # give the mass of any span.
@@ -204,7 +209,7 @@ def from_attention(weights: ArrayLike, *, norm: Norm = "rows", single: Single = 
         score = mass / length.astype(np.float64) ** power
         if single == "one":
             score = np.where(length == 1, 1.0, score)
-        return np.log(np.maximum(score, 1e-12))  # a score of 0 has no logarithm
+        return np.log(np.maximum(score, floor))
 
     def split(first: int, past: int) -> int:
         middle = np.arange(first + 1, past)

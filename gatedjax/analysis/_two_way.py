@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gatedjax.analysis._checks import check_numbers
+from gatedjax.analysis._significance import place_groups
 
 
 class TwoWay(NamedTuple):
@@ -48,6 +49,7 @@ def two_way_test(
     groups: ArrayLike | None = None,
     means_a: ArrayLike | None = None,
     means_b: ArrayLike | None = None,
+    level: float = 0.95,
 ) -> TwoWay:
     """Tests whether two systems differ, for other seeds and for other test examples.
 
@@ -79,15 +81,17 @@ def two_way_test(
         `scores_a`, for example over several draws; None takes the means of the rows. `scores_a`
         then gives only the variance over examples.
       means_b: [n_B] the same for system B.
+      level: confidence level of the interval.
 
     Returns:
-      The difference A - B, its 95 % interval, the p-value, the standard error, the degrees of
-      freedom and the parts of the variance. If no score varies, the p-value is 0 for a difference
-      and 1 without a difference.
+      The difference A - B, its interval, the p-value, the standard error, the degrees of freedom
+      and the parts of the variance. If no score varies, the p-value is 0 for a difference and 1
+      without a difference.
 
     Raises:
       ValueError: if a system has fewer than two seeds, there are fewer than two examples or groups,
-        or the scores are not finite or differ in their number of examples.
+        the scores are not finite or differ in their number of examples, or level is not inside
+        (0, 1).
 
     Source: Welch 1947; Satterthwaite 1946. The variances of crossed seeds and examples are those
       of two-way clustering (Cameron, Gelbach and Miller 2011).
@@ -105,7 +109,7 @@ def two_way_test(
         )
     ]
     count = systems[0].shape[1]
-    places = _place_groups(groups, count)
+    places = place_groups(groups, count)
     size = int(places.max()) + 1
     if size < 2:
         raise ValueError(f"scores_a must have at least 2 examples (or groups), got {size}")
@@ -122,7 +126,7 @@ def two_way_test(
         parts.append((float(values.var(ddof=1)) / seeds, seeds - 1.0))
     # A variance is at least 0, but its estimate is a difference, which may be negative.
     parts.append((max(0.0, examples - residual), size - 1.0))
-    return student_test(float(means[0].mean() - means[1].mean()), parts)
+    return student_test(float(means[0].mean() - means[1].mean()), parts, level=level)
 
 
 def student_test(
@@ -151,17 +155,6 @@ def student_test(
     return TwoWay(difference, low, high, p_value, error, freedom, tuple(parts))
 
 
-def _place_groups(groups: ArrayLike | None, count: int) -> np.ndarray:
-    """Returns the number of the group of each of N = `count` examples, int [N] in 0 .. G - 1."""
-    if groups is None:
-        return np.arange(count)
-    names = np.asarray(groups)
-    if names.shape != (count,):
-        raise ValueError(f"groups must have shape {(count,)}, got {names.shape}")
-    _, places = np.unique(names, return_inverse=True)
-    return places
-
-
 def _square_sums(values: np.ndarray, places: np.ndarray) -> float:
     return float((np.bincount(places, weights=values) ** 2).sum())
 
@@ -174,7 +167,7 @@ def _check(name: str, scores: ArrayLike) -> np.ndarray:
     if len(array) < 2:
         raise ValueError(
             f"{name} must have at least 2 seeds, got {len(array)}: a single seed has no spread; to "
-            "compare only these networks, use mcnemar"
+            "compare only these networks, use paired_bootstrap"
         )
     check_numbers(name, array)
     return array

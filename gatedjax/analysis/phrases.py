@@ -18,6 +18,7 @@ from gatedjax.analysis._phrase_statistics import gate_histogram as gate_histogra
 from gatedjax.analysis._phrase_statistics import mean_phrase_length as mean_phrase_length
 from gatedjax.analysis._phrase_statistics import phrase_length_histogram as phrase_length_histogram
 from gatedjax.analysis._phrase_statistics import weight_histogram as weight_histogram
+from gatedjax.analysis._phrase_statistics import weight_mass as weight_mass
 from gatedjax.analysis._phrases import THRESHOLD as THRESHOLD
 from gatedjax.analysis._phrases import first_words as first_words
 from gatedjax.analysis._phrases import normalise as normalise

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, overload
 
+from gatedjax.data.files import _unpack
 from gatedjax.data.files._lines import FileRows
 from gatedjax.data.files._paths import Found
 from gatedjax.data.files._source import Source, SourceInfo
@@ -82,6 +83,7 @@ def load(
     manual_dir: str | Path | None = None,
     strict: bool = False,
     held_out: float | None = None,
+    unpack_limit: int | None = None,
     **options: Any,
 ) -> Source: ...
 def load(
@@ -92,6 +94,7 @@ def load(
     manual_dir: str | Path | None = None,
     strict: bool = False,
     held_out: float | None = None,
+    unpack_limit: int | None = None,
     **options: Any,
 ) -> Source:
     """Loads a split of a data set as a random-access source.
@@ -121,7 +124,8 @@ def load(
     SST levels: "sentence"; "phrase" is all labelled spans, repetitions included; "train_phrase" is
     all spans of the training trees, sentences included, without repetitions of text and label as in
     the common releases, while the other splits are sentences. `sst1_phrases` and `sst2_phrases`
-    have that level. The binary form drops neutral spans.
+    have that level. The binary form drops neutral spans. `source.report.spans` accounts for all
+    spans.
 
     Sources of the text: the raw files below `manual_dir` if they exist there (no file is written);
     else the TFDS set in `data_dir`, which is downloaded and prepared there if it is missing. `sst`,
@@ -148,14 +152,17 @@ def load(
         setting lines aside in `source.quarantine` and naming the size in `source.info.substitute`.
       held_out: share of the official training part that is "validation"; None is a tenth. Only
         for texts without an official validation part.
+      unpack_limit: the largest number of bytes that a .gz file or a member of an archive may unpack
+        to; None is 1 GiB, or the value of the environment variable GATEDJAX_UNPACK_LIMIT ("8GiB").
+        The members of an archive together may unpack to 32 times its size, if that is more.
       **options: options of this data set, which the list above has in parentheses.
 
     Returns:
       The source. Its `report` accounts for all lines.
 
     Raises:
-      ValueError: for an unknown name, split or option; for a file without a usable line; under
-        `strict`, for the first malformed line.
+      ValueError: for an unknown name, split or option; for a file without a usable line, or that
+        unpacks to more than the limit; under `strict`, for the first malformed line.
       FileNotFoundError: if the files do not exist; the message names their address.
     """
     declared, every = resolve(name, options)
@@ -178,7 +185,9 @@ def load(
 
     # A set without an official validation part holds texts of the training part out.
     part = "train" if split == "train_full" or (split == "validation" and not fixed) else split
-    read_part = functools.partial(_read_part, declared, data_dir=data_dir, manual_dir=manual_dir)
+    read_part = functools.partial(
+        _read_part, declared, data_dir=data_dir, manual_dir=manual_dir, unpack_limit=unpack_limit
+    )
     rows = read_part(part)
     substitute = _substitute(declared, part, rows)
     # The rows are checked before they are divided, because the official numbers count the whole
@@ -242,9 +251,11 @@ def _read_part(
     *,
     data_dir: str | Path | None,
     manual_dir: str | Path | None,
+    unpack_limit: int | None,
 ) -> FileRows:
     """Reads an official part: raw files if manual_dir has them, else the prepared TFDS set."""
     path = _find(declared, part, data_dir, manual_dir)
-    if path is not None:
-        return declared.read_rows(path, part)
-    return _prepared.read_prepared(declared.name, part, data_dir=data_dir)
+    with _unpack.limit_unpacking(unpack_limit):
+        if path is not None:
+            return declared.read_rows(path, part)
+        return _prepared.read_prepared(declared.name, part, data_dir=data_dir)

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from gatedjax.export._tensors import BadFile, check_finite, encode_params, load_
 
 PARAMS, CONFIG, INFERENCE = "model.safetensors", "config.json", "model.jax_export"
 CARD, DIGESTS = "README.md", "SHA256SUMS"
+_LARGEST_SUMS = 1 << 20
 _FILES = {PARAMS, CONFIG, INFERENCE, CARD, DIGESTS}
 # Names that are valid on all systems: no separator, device or hidden file.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
@@ -32,9 +34,7 @@ def save(
     files: Mapping[str, bytes] | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Saves a model to a folder, which is the old or the new folder at any time, or none.
-
-    A kill between the two renames at the end leaves the old folder as `.NAME.old-...`.
+    """Saves a model to a folder, atomically: after a kill it is the old or the new folder.
 
     The folder contains model.safetensors, config.json, README.md (the card), SHA256SUMS and, if
     given, model.jax_export and further files. You may edit the card; the digests of the other files
@@ -100,6 +100,8 @@ def save(
                 # The folder gets its name as soon as it is complete. Without the sync a power cut
                 # could leave it with empty files.
                 os.fsync(file.fileno())
+        # Check again, because another process may have written to the folder.
+        check_target(folder, overwrite, "overwrite=True")
     return folder
 
 
@@ -269,15 +271,21 @@ def _config_text(config: Any) -> str:
 
 def _checked_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Returns the argument `files` of `save`, file name -> content, after checking it."""
+    used_names = {name.lower() for name in _FILES}
     for name, content in files.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ValueError(
                 f"files must have names of letters, digits, '_', '-' and '.', got {name!r}"
             )
-        if name in _FILES:
-            raise ValueError(f"files must not have the name {name!r}, which is taken: rename it")
+        # Some file systems ignore case.
+        if name.lower() in used_names:
+            raise ValueError(
+                f"files must not have the name {name!r}, which is taken (upper and lower case are "
+                "the same): rename it"
+            )
         if not isinstance(content, bytes):
             raise TypeError(f"files[{name!r}] must be bytes, got {type(content).__name__}")
+        used_names.add(name.lower())
     return dict(files)
 
 
@@ -289,10 +297,13 @@ def check_target(folder: Path, overwrite: bool, option: str) -> None:
             raise NotADirectoryError(f"{place} must be a folder, got a file")
     # A training of minutes must not end with a folder that cannot be written.
     parent = next(place for place in target.parents if place.exists())
-    if not os.access(parent, os.W_OK):
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".", dir=parent))
+    except OSError as error:
         raise PermissionError(
-            f"{parent} must be a folder in which {folder.name} can be made: choose another place"
-        )
+            f"{parent} must be a folder in which {folder.name} can be made, got "
+            f"{error.strerror!r}: choose another place"
+        ) from None
     if not folder.exists():
         return
     names = {path.name for path in folder.iterdir()}
@@ -342,7 +353,20 @@ def _read_digests(sums: Path) -> dict[str, str] | None:
     """Returns the SHA-256 in hex of each file in `SHA256SUMS`; None for a folder made by hand."""
     if not sums.is_file():
         return None
-    # The format of sha256sum: two spaces, or a space and a star. A name that is missing because its
-    # line is damaged is refused when its file is read.
-    lines = re.findall(r"([0-9a-f]{64}) [ *](.+)", sums.read_text("utf-8", errors="replace"))
-    return {name: digest for digest, name in lines if _NAME.fullmatch(name)}
+    try:
+        text = read_limited(sums, _LARGEST_SUMS).decode(errors="replace")
+    except ValueError as error:
+        raise BadFile(str(error)) from None
+    if not text.strip():
+        raise BadFile(f"{sums} is damaged: it must have a line for each file, but is empty")
+    digests = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        # The format of sha256sum: two spaces, or a space and a star.
+        match = re.fullmatch(r"([0-9a-f]{64}) [ *](.+)", line)
+        if not match:
+            raise BadFile(
+                f"{sums} is damaged: line {number} must be a digest and a name, got {line[:80]!r}"
+            )
+        if _NAME.fullmatch(match[2]):
+            digests[match[2]] = match[1]
+    return digests

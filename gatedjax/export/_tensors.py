@@ -28,6 +28,10 @@ _DTYPES = {
 }
 
 
+# Deeper trees would raise RecursionError.
+MAX_DEPTH = 100
+
+
 class ParamsMismatch(ValueError):
     """Raised if parameters do not have the expected names, shapes or dtypes."""
 
@@ -42,6 +46,20 @@ class Leaf(NamedTuple):
         return f"{self.dtype}{list(self.shape)}"
 
 
+def name_fault(name: str) -> str | None:
+    """Returns the fault of a dotted name, such as "looks like a path", or None."""
+    if not all(name.split(".")):
+        return "has an empty part between its dots"
+    if name.count(".") >= MAX_DEPTH:
+        return f"is nested more than {MAX_DEPTH} deep"
+    # Other readers of the file might use names as paths that leave a folder.
+    if "/" in name or "\\" in name or name.startswith("~"):
+        return "looks like a path"
+    if not name.isprintable():
+        return "has characters that cannot be printed"
+    return None
+
+
 def flatten(tree: Tree, argument: str = "params") -> dict[str, Tree]:
     """Returns the arrays of a tree by dotted name: {"a": {"b": x}} becomes {"a.b": x}. Parts of
     other containers are named by their position or field; a Python number becomes an array.
@@ -53,6 +71,8 @@ def flatten(tree: Tree, argument: str = "params") -> dict[str, Tree]:
             raise TypeError(
                 f"{argument} must be a dict, list, tuple or dataclass of arrays, got {kind}"
             )
+        if fault := name_fault(name):
+            raise ValueError(f"{argument} must not have the name {name!r}, which {fault}")
         if name in flat:
             raise ValueError(f"{argument} must have each name once, got {name!r} twice")
         is_number = isinstance(leaf, bool | int | float)
@@ -72,12 +92,15 @@ def _named_leaves(node: Tree, name: str, argument: str) -> Iterator[tuple[str, T
         for key, child in node.items():
             if not isinstance(key, str):
                 raise TypeError(f"{argument} must have str keys, got {key!r} below {name!r}")
-            if not key or "." in key:
+            if "." in key:
                 raise ValueError(
-                    f"{argument} must have keys of characters without dots, got {key!r} below "
-                    f"{name!r}"
+                    f"{argument} must have keys without dots, got {key!r} below {name!r}"
                 )
-            yield from _named_leaves(child, f"{name}.{key}" if name else key, argument)
+            inner = f"{name}.{key}" if name else key
+            # Checked before the children, because a deep tree would raise RecursionError.
+            if fault := name_fault(inner):
+                raise ValueError(f"{argument} must not have the name {inner!r}, which {fault}")
+            yield from _named_leaves(child, inner, argument)
     else:
         import jax  # Imported here, because dicts of NumPy arrays need no JAX.
 
@@ -198,13 +221,16 @@ def load_params(path: str | Path, like: Tree = None) -> Tree:
       ParamsMismatch: if the file differs from like.
     """
     path = Path(path)
+    header = read_header(path)
     if like is not None:
-        check_same(read_header(path), leaves(flatten(like, "like")), str(path))
+        check_same(header, leaves(flatten(like, "like")), str(path))
         return fill(like, load_flat(path))
     try:
-        return unflatten(load_flat(path))
+        # Names that contradict each other are refused before arrays are read.
+        unflatten(header)
     except ValueError as error:
         raise BadFile(f"{path}: {error}") from None
+    return unflatten(load_flat(path))
 
 
 def read_header(path: Path) -> dict[str, Leaf]:
@@ -213,10 +239,11 @@ def read_header(path: Path) -> dict[str, Leaf]:
         parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
         header = {}
         for name, part in parts.items():
+            if fault := name_fault(name):
+                raise BadFile(f"{path} must not have the name {name[:200]!r}, which {fault}")
             if (dtype := part.get_dtype()) not in _DTYPES:
                 raise BadFile(
-                    f"{path}: {name!r:.200} must have a dtype of {', '.join(_DTYPES)}, got "
-                    f"{dtype!r}"
+                    f"{path}: {name!r} must have a dtype of {', '.join(_DTYPES)}, got {dtype!r}"
                 )
             header[name] = Leaf(_DTYPES[dtype], tuple(part.get_shape()))
     return header
@@ -225,9 +252,8 @@ def read_header(path: Path) -> dict[str, Leaf]:
 def load_flat(path: str | Path) -> dict[str, np.ndarray]:
     """Reads the arrays of a `safetensors` file of any library, by their names in the file."""
     path = Path(path)
-    read_header(path)  # which refuses dtypes that NumPy does not have
-    import ml_dtypes  # noqa: F401 - NumPy knows bfloat16 after the import.
-
+    if any(leaf.dtype == "bfloat16" for leaf in read_header(path).values()):
+        import ml_dtypes  # noqa: F401 - NumPy knows this dtype after the import.
     with _open(path) as file:
         try:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -246,9 +272,14 @@ def _open(path: Path) -> Iterator[Any]:
         with safe_open(path, "numpy") as file:
             yield file
     except SafetensorError as error:
+        with path.open("rb") as file:
+            start = file.read(4)
+        pickled = ""
+        if start == b"PK\x03\x04" or start[:1] == b"\x80":
+            pickled = ". It looks like a pickle (torch.save), which is never loaded: it can run any"
+            pickled += " code"
         raise BadFile(
-            f"{path} is damaged, or not a safetensors file (a pickle of torch.save is never "
-            f"loaded): {str(error)[:500]}"
+            f"{path} is damaged, or not a safetensors file: {str(error)[:500]}{pickled}"
         ) from None
 
 

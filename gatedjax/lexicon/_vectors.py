@@ -180,7 +180,7 @@ def _find_package(name: str) -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise ImportError(
             f"vectors must be a file or the name of an installed package, got {name!r}: give a "
-            "file (.vec, .txt), or pip install wordllama and give wordllama"
+            "file (.vec, .txt, .bin), or pip install wordllama and give wordllama"
         )
     return Path(next(iter(spec.submodule_search_locations)))
 

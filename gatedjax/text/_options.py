@@ -124,9 +124,10 @@ class TextOptions:
     vectors: str | Path | None = _option(  # noqa: RUF009
         None,
         "Pretrained word vectors, which help with few texts: a file of GloVe, fastText or word2vec "
-        "(.vec, .txt), plain or .gz, or the name of an installed package with vectors of pieces of "
-        "words: 'wordllama', for English (default: a lexicon has none; a network has random "
-        "vectors, which mostly contain the frequency of each word in each class).",
+        "(.vec, .txt), plain or .gz, a model of fastText (.bin), which has vectors for all words "
+        "from their subwords, or the name of an installed package with vectors of pieces of words: "
+        "'wordllama', for English (default: a lexicon has none; a network has random vectors, "
+        "which mostly contain the frequency of each word in each class).",
         _check_vectors,
         models=(_prediction.LEXICON, NETWORK),
     )

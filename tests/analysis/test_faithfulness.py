@@ -18,7 +18,7 @@ LENGTHS = (4, 7, 1, 8, 0, 5)
 SHARES = (0.0, 0.2, 0.5, 1.0)
 ROWS = 32
 MEASURES = ("comprehensiveness", "sufficiency", "needed", "enough", "leak", "flipped")
-faithfulness = functools.partial(analysis.faithfulness, rows=ROWS)
+faithfulness = functools.partial(analysis.faithfulness, rows=ROWS, samples=50)
 
 
 @functools.cache
@@ -61,19 +61,22 @@ def top(scores, count):
     )
 
 
-def left(words, keep):
+def left(words, keep, deletion):
+    if deletion == "unk":
+        return [w if k else 1 for w, k in zip(words, keep, strict=True)]
     return [w for w, k in zip(words, keep, strict=True) if k] or [1]
 
 
-def measures(params, words, scores, own=False):
+def measures(params, words, scores, deletion, own=False):
     """The fields of a rationale of one text, one word after the other."""
     whole, is_open, logits = probabilities(params, words)
     scores, j = logits if own else scores, whole.argmax()
-    drop = lambda keep: whole[j] - probabilities(params, left(words, keep))[0][j]  # noqa: E731
+    drop = lambda keep: whole[j] - probabilities(params, left(words, keep, deletion))[0][j]  # noqa: E731
     by_share = [top(scores, int(np.ceil(q * len(words)))) for q in SHARES]
     chosen = is_open if own else top(scores, is_open.sum())
     before = probabilities(params, words, chosen)[0]
-    after = probabilities(params, left(words, chosen), np.ones(chosen.sum(), bool))[0]
+    held = chosen if deletion == "unk" else np.ones(chosen.sum(), bool)
+    after = probabilities(params, left(words, chosen, deletion), held)[0]
     every = [[drop(~r) for r in by_share], [drop(r) for r in by_share]]
     return every, {
         "comprehensiveness": np.mean(every[0]),
@@ -86,10 +89,13 @@ def measures(params, words, scores, own=False):
 
 
 @pytest.mark.slow
-def test_measures_equal_loops_over_the_words(batch):
+@pytest.mark.parametrize("deletion", ["remove", "unk"])
+def test_measures_equal_loops_over_the_words(deletion, batch, np_rng):
     model, params = network()
-    found = faithfulness(model, params, batch, shares=SHARES, draws=2)
-    draws = _passes.random_scores(None, batch["example_id"], 8, 2)
+    scores = np_rng.normal(size=batch["tokens"].shape)
+    found = faithfulness(
+        model, params, batch, deletion=deletion, shares=SHARES, others={"given": scores}
+    )
     np.testing.assert_array_equal(found.rows, [0, 2, 3, 5])
     assert 0 < found.density.min() < found.density.max() <= 1
     assert found.own.leak.max() > 1e-3
@@ -99,21 +105,20 @@ def test_measures_equal_loops_over_the_words(batch):
         assert found.predicted[place] == whole.argmax()
         np.testing.assert_allclose(found.probability[place], whole.max(), rtol=1e-4)
         np.testing.assert_allclose(found.density[place], is_open.mean())
-        own = [measures(params, words, None, own=True)]
-        drawn = [measures(params, words, scores[row, : len(words)]) for scores in draws]
-        for name, loops in (("own", own), ("random", drawn)):
+        for name, of_words in (("own", None), ("given", scores[row, : len(words)])):
             rationale = found.rationales[name]
+            every, want = measures(params, words, of_words, deletion, own=name == "own")
             got = [values[:, place] for values in rationale.by_share]
-            np.testing.assert_allclose(got, np.mean([every for every, _ in loops], 0), atol=1e-4)
-            for field in MEASURES:
-                want = np.mean([fields[field] for _, fields in loops])
+            np.testing.assert_allclose(got, every, atol=1e-4)
+            for field, value in want.items():
                 np.testing.assert_allclose(
-                    getattr(rationale, field)[place], want, atol=1e-4, err_msg=field
+                    getattr(rationale, field)[place], value, atol=1e-4, err_msg=field
                 )
 
 
-def test_nothing_taken_and_everything_kept_change_nothing(batch):
-    found = faithfulness(*network(), batch, shares=(0, 1))
+@pytest.mark.parametrize("deletion", ["remove", "unk"])
+def test_nothing_taken_and_everything_kept_change_nothing(deletion, batch):
+    found = faithfulness(*network(), batch, deletion=deletion, shares=(0, 1))
     for rationale in found.rationales.values():
         needed, enough = rationale.by_share
         np.testing.assert_array_equal(needed[0], 0)
@@ -133,8 +138,9 @@ def test_open_gates_leak_nothing(batch):
 
 
 @pytest.mark.slow
-def test_gates_on_the_input_leak_nothing_whatever_the_rationale(batch):
-    found = faithfulness(*network(gates_on="input"), batch)
+@pytest.mark.parametrize("deletion", ["remove", "unk"])
+def test_gates_on_the_input_leak_nothing_whatever_the_rationale(deletion, batch):
+    found = faithfulness(*network(gates_on="input"), batch, deletion=deletion)
     assert found.density.min() < 1
     for rationale in found.rationales.values():
         np.testing.assert_array_equal(rationale.leak, 0)
@@ -152,6 +158,31 @@ def test_a_random_rationale_belongs_to_the_key_and_the_example(batch):
         for field in MEASURES:
             got = getattr(same.rationales["random"], field)[order]
             np.testing.assert_allclose(got, getattr(one.rationales["random"], field), **F32)
+    by_hand = _passes.random_scores(None, batch["example_id"], 8, 5)
+    named = {str(n): scores for n, scores in enumerate(by_hand)}
+    each = faithfulness(model, params, batch, against=[], others=named)
+    for field in MEASURES:
+        mean = np.mean([getattr(each.rationales[name], field) for name in named], axis=0)
+        np.testing.assert_allclose(getattr(one.rationales["random"], field), mean, atol=1e-12)
+
+
+def test_comparisons_are_paired_and_corrected_together(batch):
+    found = faithfulness(*network(), batch)
+    assert [(c.measure, c.against) for c in found.comparisons] == [
+        (measure, name) for measure in MEASURES for name in ("random", "attention", "gradient")
+    ]
+    corrected = analysis.holm([c.p_value for c in found.comparisons])
+    np.testing.assert_array_equal([c.corrected for c in found.comparisons], corrected)
+    for c in found.comparisons:
+        difference = found.mean(c.measure) - found.mean(c.measure, c.against)
+        np.testing.assert_allclose(c.difference, difference, atol=1e-9)
+        assert c.low <= c.difference <= c.high
+        own, other = (getattr(found.rationales[name], c.measure) for name in ("own", c.against))
+        assert c.p_value >= min(
+            1, 0.5 ** float(sum(own != other) - 1)
+        )  # five texts are not sure of much
+    assert "*" not in found.table()
+    assert found.table().count("\n") == 2 + 4
 
 
 @pytest.mark.slow
@@ -160,8 +191,8 @@ def test_attention_of_another_network_is_a_rationale(batch):
     soft = network(system="soft")
     scores = analysis.rationale_scores(*soft, batch, "attention", rows=ROWS)
     np.testing.assert_allclose(scores.sum(1)[[0, 1, 2, 3, 5]], 1, rtol=1e-6)
-    found = faithfulness(model, params, batch, against=[], scores=scores)
-    assert set(found.rationales) == {"own"}
+    found = faithfulness(model, params, batch, against=[], others={"soft": scores})
+    assert set(found.rationales) == {"own", "soft"}
     alone = faithfulness(*soft, batch)
     assert alone.density is alone.own.leak is alone.own.needed is None
     assert set(alone.rationales) == {"own", "random", "gradient"}
@@ -239,11 +270,15 @@ def test_the_number_of_texts_compiles_nothing_and_equal_rows_run_once(batch):
 BAD = [
     ({"shares": ()}, "shares"),
     ({"shares": (1.5,)}, "shares"),
+    ({"deletion": "zero"}, "deletion"),
     ({"draws": 0}, "draws"),
     ({"rows": 0}, "rows"),
     ({"against": ["gates"]}, "against"),
+    ({"others": {"random": np.zeros((6, 8))}}, "others"),
+    ({"others": {"mine": np.zeros((6, 7))}}, "mine must have shape"),
     ({"scores": np.zeros(6)}, "scores must have shape"),
     ({"scores": np.full((6, 8), np.nan)}, "scores must be a number at each word, got nan"),
+    ({"kept": np.ones((5, 8), bool)}, "kept must have shape"),
 ]
 
 

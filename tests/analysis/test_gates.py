@@ -83,5 +83,6 @@ def test_pad_fills_at_the_right_and_keeps_the_dtype():
     got = analysis.pad([(True, False), (), np.array([True])])
     assert got.dtype == bool
     np.testing.assert_array_equal(got, [[1, 0], [0, 0], [1, 0]])
+    np.testing.assert_array_equal(analysis.pad([[1, 2], [3]], value=-1), [[1, 2], [3, -1]])
     assert analysis.pad([]).shape == (0, 0)
     assert analysis.pad([(), ()]).shape == (2, 0)

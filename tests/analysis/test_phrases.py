@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gatedjax.analysis import _phrase_statistics, _phrases, phrases
+from gatedjax.analysis import _phrases, phrases
 
 NAN = float("nan")
 
@@ -20,7 +20,7 @@ def ragged(np_rng, shape=(7, 4), size=9):
     return attention, np.arange(size) < lengths[:, None]
 
 
-def normalise_loop(attention, mask):
+def normalise_loop(attention, mask, how):
     """One row at a time, in Python floats."""
     out = np.zeros(attention.shape)
     for place in np.ndindex(attention.shape[:-1]):
@@ -28,7 +28,12 @@ def normalise_loop(attention, mask):
         weights = [float(attention[place][n]) for n in real]
         for n, weight in zip(real, weights, strict=True):
             low, high = min(weights), max(weights)
-            out[place][n] = 1.0 if low == high else (weight - low) / (high - low)
+            if low == high:
+                out[place][n] = 1.0
+            elif how == "minmax":
+                out[place][n] = (weight - low) / (high - low)
+            else:
+                out[place][n] = weight / high
     return out
 
 
@@ -44,35 +49,42 @@ def runs_loop(row):
     return found
 
 
-def test_normalise_equals_the_loop(np_rng):
+@pytest.mark.parametrize("how", ["minmax", "max"])
+def test_normalise_equals_the_loop(np_rng, how):
     attention, mask = ragged(np_rng)
     full = np.broadcast_to(mask[:, None], attention.shape)
-    want = normalise_loop(attention, full)
+    want = normalise_loop(attention, full, how)
     for given in (mask, full):
-        np.testing.assert_allclose(phrases.normalise(attention, given), want, atol=1e-12)
-    np.testing.assert_allclose(phrases.normalise(attention[:, 0], mask), want[:, 0], atol=1e-12)
+        np.testing.assert_allclose(phrases.normalise(attention, given, how=how), want, atol=1e-12)
+    np.testing.assert_allclose(
+        phrases.normalise(attention[:, 0], mask, how=how), want[:, 0], atol=1e-12
+    )
     every = np.ones(attention.shape, bool)
     np.testing.assert_allclose(
-        phrases.normalise(attention), normalise_loop(attention, every), atol=1e-12
+        phrases.normalise(attention, how=how), normalise_loop(attention, every, how), atol=1e-12
     )
 
 
-def test_a_row_reaches_zero_and_one():
-    np.testing.assert_allclose(phrases.normalise([0.1, 0.5, 0.4]), [0, 1, 0.75])
+def test_a_row_reaches_zero_and_one_under_minmax_and_one_under_max():
+    row = np.array([0.1, 0.5, 0.4])
+    np.testing.assert_allclose(phrases.normalise(row), [0, 1, 0.75])
+    np.testing.assert_allclose(phrases.normalise(row, how="max"), [0.2, 1, 0.8])
 
 
+@pytest.mark.parametrize("how", ["minmax", "max"])
 @pytest.mark.parametrize("row", [[0.3], [0.25, 0.25, 0.25], [0.0, 0.0]])
-def test_one_word_and_constant_weights_are_all_one(row):
-    np.testing.assert_array_equal(phrases.normalise(row), np.ones(len(row)))
+def test_one_word_and_constant_weights_are_all_one(row, how):
+    np.testing.assert_array_equal(phrases.normalise(row, how=how), np.ones(len(row)))
     padded = [*row, 9.0, NAN]
     mask = np.arange(len(padded)) < len(row)
-    np.testing.assert_array_equal(phrases.normalise(padded, mask), mask)
+    np.testing.assert_array_equal(phrases.normalise(padded, mask, how=how), mask)
 
 
 def test_weights_that_differ_by_rounding_are_constant():
     row = np.float32(1 / 3) * np.array([1, 1 + 2e-7, 1], np.float32)
     assert len(set(row.tolist())) == 2
     np.testing.assert_array_equal(phrases.normalise(row), [1, 1, 1])
+    np.testing.assert_array_equal(phrases.normalise(row, rtol=0), [0, 1, 0])
     assert phrases.normalise([1.0, 1.00001]).tolist() == [0, 1]
 
 
@@ -93,7 +105,8 @@ def test_words_on_the_last_axis_of_query_attention_and_of_no_words_at_all():
     got = phrases.normalise(attention, np.array([[True, True, False]]))
     np.testing.assert_array_equal(got, [[[0, 1, 0], [1, 1, 0]]])
     for shape in ((0, 3, 4), (2, 3, 0)):
-        assert phrases.normalise(np.zeros(shape)).shape == shape
+        for how in ("minmax", "max"):
+            assert phrases.normalise(np.zeros(shape), how=how).shape == shape
         for rule in ("threshold", "median_of_sentence"):
             assert phrases.select(np.zeros(shape), rule=rule).shape == shape
 
@@ -156,21 +169,22 @@ def test_runs_equal_the_loop_and_name_their_row(np_rng):
     assert np.all(np.bincount(got.row[:, 0], minlength=5) > 0)
 
 
-def lengths_loop(selected):
+def lengths_loop(selected, min_length):
     counts = [collections.Counter() for _ in range(selected.shape[1])]
     for sentence in selected:
         for layer, row in enumerate(sentence):
-            counts[layer].update(k for _, k in runs_loop(row))
+            counts[layer].update(k for _, k in runs_loop(row) if k >= min_length)
     return counts
 
 
-def test_phrase_lengths_equal_the_loop(np_rng):
+@pytest.mark.parametrize("min_length", [1, 2])
+def test_phrase_lengths_equal_the_loop_with_and_without_single_words(np_rng, min_length):
     selected = np_rng.random((30, 3, 11)) < np.array([0.2, 0.5, 0.8])[:, None]
     selected[:, 0, 4:] = False
-    want = lengths_loop(selected)
-    got = phrases.phrase_length_histogram(selected)
+    want = lengths_loop(selected, min_length)
+    got = phrases.phrase_length_histogram(selected, min_length=min_length)
     assert got.centres.tolist() == list(range(1, max(max(c) for c in want if c) + 1))
-    means = phrases.mean_phrase_length(selected)
+    means = phrases.mean_phrase_length(selected, min_length=min_length)
     for layer, counter in enumerate(want):
         for length, count in zip(got.centres, got.counts[layer], strict=True):
             assert count == counter[int(length)]
@@ -178,7 +192,15 @@ def test_phrase_lengths_equal_the_loop(np_rng):
         assert means[layer] == pytest.approx(sum(k * c for k, c in counter.items()) / total)
         assert got.mean[layer] == pytest.approx(means[layer])
         assert got.probability[layer].sum() == pytest.approx(1)
-        assert got.probability[layer, 0] == counter[1] / total
+        assert got.probability[layer, 0] == (counter[1] / total if min_length == 1 else 0)
+
+
+def test_lengths_above_the_largest_are_pooled_and_the_histogram_says_so():
+    selected = np.array([[[1, 1, 1, 1, 0, 1, 1]]], bool)
+    got = phrases.phrase_length_histogram(selected, max_length=3)
+    assert got.counts.tolist() == [[0, 1, 1]]
+    assert got.open_end
+    assert phrases.mean_phrase_length(selected).tolist() == [3.0]
 
 
 def test_a_layer_without_a_run_has_no_mean_and_no_probability():
@@ -189,16 +211,19 @@ def test_a_layer_without_a_run_has_no_mean_and_no_probability():
     assert got.probability.tolist() == [[0], [1]]
     np.testing.assert_array_equal(phrases.mean_phrase_length(selected), [NAN, 1])
     np.testing.assert_array_equal(got.mean, [NAN, 1])
+    np.testing.assert_array_equal(phrases.mean_phrase_length(selected, min_length=2), [NAN, NAN])
+    assert phrases.phrase_length_histogram(selected, min_length=2).counts.tolist() == [[0, 0]] * 2
 
 
 def test_layers_are_axis_one_of_three_and_everything_is_one_layer_of_two(np_rng):
     selected = np_rng.random((4, 3, 6)) < 0.5
-    selected[0] = True  # a run of all words in each layer, for equal numbers of bins
-    whole = phrases.phrase_length_histogram(selected)
-    flat = phrases.phrase_length_histogram(selected[:, 1])
+    whole = phrases.phrase_length_histogram(selected, max_length=6)
+    flat = phrases.phrase_length_histogram(selected[:, 1], max_length=6)
     np.testing.assert_array_equal(flat.counts, whole.counts[1:2])
     heads = np.stack([selected, selected], axis=2)  # [B, L, M, N]: heads are pooled
-    np.testing.assert_array_equal(phrases.phrase_length_histogram(heads).counts, 2 * whole.counts)
+    np.testing.assert_array_equal(
+        phrases.phrase_length_histogram(heads, max_length=6).counts, 2 * whole.counts
+    )
 
 
 def test_weights_are_counted_once_each_and_padding_not_at_all(np_rng):
@@ -213,7 +238,13 @@ def test_weights_are_counted_once_each_and_padding_not_at_all(np_rng):
         for value in real:
             want[min(int(np.searchsorted(got.edges, value, side="right")) - 1, 19)] += 1
         assert got.counts[layer].tolist() == want
+        for low, high in ((0, 0.05), (0.95, 1), (0, 1)):
+            share = sum(low <= v <= high for v in real) / len(real)
+            mass = phrases.weight_mass(r, mask, low=low, high=high)
+            assert mass[layer] == pytest.approx(share)
     np.testing.assert_allclose(got.probability.sum(-1), 1)
+    empty = phrases.weight_mass(r, np.zeros_like(mask), low=0, high=1)
+    np.testing.assert_array_equal(empty, [NAN] * 4)
 
 
 def test_histograms_of_parts_add_up_to_that_of_the_whole(np_rng):
@@ -235,9 +266,7 @@ def test_histograms_of_parts_add_up_to_that_of_the_whole(np_rng):
 def test_histograms_that_do_not_fit_are_not_added():
     selected = np.ones((1, 2, 5), bool)
     whole = phrases.phrase_length_histogram(selected)
-    pooled = _phrase_statistics.LayerHistogram(
-        np.ones((2, 3), int), np.arange(4) + 0.5, open_end=True
-    )
+    pooled = phrases.phrase_length_histogram(selected, max_length=3)
     r = np.ones((1, 2, 5))
     for a, b in (
         (whole, phrases.phrase_length_histogram(selected[:, :1])),
@@ -254,17 +283,22 @@ def test_gates_are_pooled_per_layer_and_averaged_per_sentence(np_rng):
     gates = np_rng.random((5, 3, 4)).astype(np.float32)
     gates[:, 1] = 0.0
     gates[:, 2] = 1.0
-    got = phrases.gate_histogram(gates, bins=10)
+    rows = np.array([True, True, False, True, False])
+    got = phrases.gate_histogram(gates, rows, bins=10)
     want = [0] * 10
-    for value in gates[:, 0].ravel():
+    for value in gates[rows][:, 0].ravel():
         want[int(float(value) * 10)] += 1
     assert got.pooled.counts[0].tolist() == want
-    assert got.pooled.counts[1].tolist() == [20] + [0] * 9
-    assert got.pooled.counts[2].tolist() == [0] * 9 + [20]
-    for b in range(5):
+    assert got.pooled.counts[1].tolist() == [12] + [0] * 9
+    assert got.pooled.counts[2].tolist() == [0] * 9 + [12]
+    assert np.isnan(got.sentence_means[~rows]).all()
+    for b in np.flatnonzero(rows):
         np.testing.assert_allclose(
             got.sentence_means[b], [gates[b, i].mean() for i in range(3)], 1e-6
         )
+    every = phrases.gate_histogram(gates)
+    assert every.pooled.counts.sum(-1).tolist() == [20] * 3
+    assert not np.isnan(every.sentence_means).any()
 
 
 TOKENS = [("Not", "so", "much", "not", "n't"), ("never", "A")]
@@ -289,6 +323,8 @@ def test_selected_words_are_counted_lower_cased():
 def test_first_words_are_those_above_the_threshold_in_the_first_layer():
     r = np.where(SELECTED, 0.96, 0.9) * (np.arange(5) < np.array([[5], [2]]))[:, None]
     assert phrases.first_words(TOKENS, r) == phrases.selected_words(TOKENS, SELECTED)
+    assert phrases.first_words(TOKENS, r, threshold=0.96) == {}
+    assert phrases.first_words(TOKENS, r, threshold=0.5)["a"] == 1
     assert phrases.first_words(TOKENS, r).most_common(1) == [("not", 2)]
 
 

@@ -1,5 +1,7 @@
 """Arguments that the analyses cannot use are refused by name."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -23,8 +25,8 @@ NAMES, LAST = ["a", "b", "c"], [0.7, 0.0, 0.25]
 RECORDS = [{"split": "train", "step": 1, "loss": 2.0}]
 
 
-def heatmap(*row):
-    return lambda: analysis.plot_heatmap([("a", *row)])
+def heatmap(*row, **options):
+    return lambda: analysis.plot_heatmap([("a", *row)], **options)
 
 
 def grid(rows=NAMES, columns=WORDS, panels=HOPS, final=LAST, **options):
@@ -48,8 +50,12 @@ def masked(**changes):
     return lambda: mask_top(**(good | changes))
 
 
-def racu(shares, measure, random):
-    return lambda: analysis.racu(shares, measure, random)
+def racu(shares, measure, random, **options):
+    return lambda: analysis.racu(shares, measure, random, **options)
+
+
+def boot(a=(1.0,), b=(1.0,), **options):
+    return lambda: analysis.paired_bootstrap(a, b, **options)
 
 
 def two_way(a=PAIR, b=PAIR, **options):
@@ -66,17 +72,23 @@ TABLE = {
         (lambda: analysis.attention_flops(1.5, 5), "attended|1.5", TypeError),
         (lambda: analysis.attention_flops(1, 0), "width|0"),
         (lambda: analysis.attention_flops(1, 5, count="ops"), "count|'ops'"),
+        (lambda: analysis.attention_flops(1, 5, score="dot"), "score|'dot'"),
     ],
     "flops": [
         (
             lambda: analysis.auxiliary_flops("lstm", tokens=1, input_dim=0, hidden=5),
             "input_dim|0",
         ),
+        (lambda: analysis.flops_report([1.0], [1], 5), "float64"),
+        (lambda: analysis.flops_report([1], [[1]], 5), "(1, 1)"),
+        (lambda: analysis.flops_report([-1], [0], 5), "-1"),
         (lambda: analysis.auxiliary_flops("gru", tokens=1, input_dim=1, hidden=1), "kind|'gru'"),
         (
             lambda: analysis.auxiliary_flops("att", tokens=1, input_dim=1, hidden=1, examples=0),
             "examples|0",
         ),
+        (lambda: analysis.flops_report([1, 2], [1], 5), "(2,)|(1,)"),
+        (lambda: analysis.flops_report([4, 2], [1, 3], 5), "3 of 2|sentence 1"),
     ],
     "density": [
         (lambda: analysis.density([1, 0], [2]), "gates|(2,)"),
@@ -106,6 +118,13 @@ TABLE = {
         (lambda: analysis.proportion_test(1.1, 0.5, 9), "accuracy|1.1"),
         (lambda: analysis.proportion_test(0.5, 1.0, 9), "known|1.0"),
         (lambda: analysis.proportion_test(0.5, 0.5, 0), "n|1|0"),
+        (boot([], []), "correct_a|none"),
+        (boot([[1]], [[1]]), "correct_a|correct_b|(1, 1)"),
+        (boot(b=[math.nan]), "correct_b|finite|nan"),
+        (boot(samples=0), "samples|0"),
+        (boot(level=1.0), "level|(0, 1)|1.0"),
+        (boot(groups=[0, 1]), "groups|(1,)|(2,)"),
+        (boot(groups=[[0]]), "groups|(1,)|(1, 1)"),
         *((lambda p=p: analysis.holm([p]), "p_values|[0, 1]") for p in (1.1, -0.1, NAN)),
         (lambda: analysis.holm([[0.5]]), "p_values|[m]|(1, 1)"),
     ],
@@ -118,6 +137,7 @@ TABLE = {
         (two_way(groups=[1]), "groups"),
         (two_way(groups=[1, 1]), "2 examples"),
         (two_way(means_b=[1]), "means_b|2"),
+        (two_way(level=1), "level"),
     ],
     "class_scores": [
         (scored([0, 3], [0, 0]), "label|[0, 3)|0 to 3"),
@@ -126,8 +146,10 @@ TABLE = {
         (scored([], []), "label|predicted|(0,)"),
     ],
     "normalise": [
+        (lambda: phrases.normalise(ONES, how="sum"), "how|'sum'"),
         (lambda: phrases.normalise(1.0), "attention|()"),
         (lambda: phrases.normalise([1, NAN]), "attention|finite|nan"),
+        (lambda: phrases.normalise([1, -2.0], how="max"), "attention|-2.0"),
         (lambda: phrases.normalise(ONES, ONES[:, 0]), "mask|float64", TypeError),
         (lambda: phrases.normalise(ONES, CHOSEN[0]), "mask|(3, 4)"),
         (lambda: phrases.normalise(ONES, CHOSEN[..., 0]), "mask|(2, 3)"),
@@ -137,8 +159,15 @@ TABLE = {
         (lambda: phrases.weight_histogram(2 * ONES), "r|[0, 1]|2.0|normalise"),
         (lambda: phrases.weight_histogram(ONES, bins=0), "bins|0"),
         (lambda: phrases.phrase_length_histogram(ONES), "selected|float64", TypeError),
+        (lambda: phrases.phrase_length_histogram(CHOSEN, min_length=0), "min_length|0"),
+        (
+            lambda: phrases.phrase_length_histogram(CHOSEN, min_length=2, max_length=1),
+            "max_length|2|1",
+        ),
         (lambda: phrases.gate_histogram(ONES[0]), "gates|(3, 4)"),
         (lambda: phrases.gate_histogram(-ONES), "gates|[0, 1]|-1.0"),
+        (lambda: phrases.gate_histogram(ONES, [1, 0]), "rows|int64", TypeError),
+        (lambda: phrases.gate_histogram(ONES, [True]), "rows|(1,)"),
     ],
     "phrases": [
         (lambda: phrases.select(ONES, rule="median"), "rule|'median'"),
@@ -148,6 +177,7 @@ TABLE = {
         (lambda: phrases.selected_words(TOKENS, SELECTED, 2), "layer|[-2, 2)|2"),
         (lambda: phrases.selected_words(TOKENS, ~SELECTED), "selected|2|tokens[1]|position 2"),
         (lambda: phrases.selected_words(TOKENS, SELECTED[..., :3]), "tokens[0]|5|3"),
+        (lambda: phrases.first_words(TOKENS, ONES, threshold=-1), "threshold|-1"),
         (lambda: phrases.trace(TOKENS[0], SELECTED), "selected|[L, N]|(2, 2, 5)"),
         (lambda: phrases.trace(TOKENS[1], ~SELECTED[1]), "selected|2|tokens"),
     ],
@@ -157,6 +187,7 @@ TABLE = {
         (lambda: trees.from_attention(-np.eye(2)), "weights|-1.0"),
         (lambda: trees.from_attention(EVEN, norm="row"), "norm|'rows'|'row'"),
         (lambda: trees.from_attention(EVEN, single="zero"), "single|'one'|'zero'"),
+        (lambda: trees.from_attention(EVEN, floor=0.0), "floor|0.0"),
         (lambda: trees.balanced(-1), "size|0"),
         (lambda: trees.balanced(3).without([True]), "drop"),
         (lambda: trees.balanced(3).bracketed("ab"), "words|3"),
@@ -184,6 +215,7 @@ TABLE = {
         (racu((0, 1), (1, NAN), (1, 1)), "measure|finite|nan"),
         (racu((0, 1), np.ones((2, 3)), np.ones((2, 2))), "measure|random|seeds"),
         (racu((1, 0), (1, 1), (1, 1)), "shares"),
+        (racu((0, 1), (1, 0), (1, 0), level=1), "level|1"),
     ],
     "text": [
         (lambda: analysis.highlight_terminal(WORDS, [0.5]), "weights|4 words|(1,)"),
@@ -202,6 +234,7 @@ PLOTS = {
         (heatmap(WORDS, EVEN[0], [1]), "gates|rows[0]"),
         (heatmap(["x"], [-0.5], None), "weights|-0.5"),
         (heatmap(["x"], [np.inf], None), "weights|finite"),
+        (heatmap(["x"], [1], None, width=1), "width|1"),
     ],
     "plot_lines": [
         (lambda: analysis.plot_lines({}), "series"),

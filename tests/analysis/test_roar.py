@@ -47,16 +47,18 @@ def test_no_share_masks_nothing_and_the_whole_everything(texts, np_rng):
     tokens, masked = _roar.mask_top(**texts, scores=scores, share=0)
     np.testing.assert_array_equal(tokens, texts["tokens"])
     assert not masked.any()
-    tokens, masked = _roar.mask_top(**texts, scores=scores, share=1)
+    tokens, masked = _roar.mask_top(**texts, scores=scores, share=1, mask_id=5)
     np.testing.assert_array_equal(masked, texts["tokens"] > 0)
-    np.testing.assert_array_equal(tokens, MASK * masked)
+    np.testing.assert_array_equal(tokens, 5 * masked)
 
 
 def test_masks_grow_whatever_the_scores_and_never_shrink(texts, np_rng):
     now, before = texts["tokens"], np.zeros(texts["tokens"].shape, bool)
     for share in (0.3, 0.3, 0.6, 0.2, 0.9):
         scores = np_rng.normal(size=now.shape)
-        now, masked = _roar.mask_top(now, texts["lengths"], scores, share, already=before)
+        now, masked = _roar.mask_top(
+            now, texts["lengths"], scores, share, already=before, mask_id=MASK
+        )
         assert (masked >= before).all()
         np.testing.assert_array_equal(now == MASK, masked)
         count = np.floor(np.array(LENGTHS) * share + 1e-6)
@@ -95,11 +97,11 @@ def racu_by_loop(x, measure, random):
 def test_racu_is_that_of_a_loop_and_its_interval_students(np_rng):
     random = np.linspace(1, 0.3, len(SHARES))[:, None] + 0.02 * np_rng.normal(size=(len(SHARES), 4))
     measure = random - 0.2 * np_rng.random((len(SHARES), 4))
-    found = analysis.racu(SHARES, measure, random)
+    found = analysis.racu(SHARES, measure, random, level=0.9)
     want = [racu_by_loop(SHARES, measure[:, s], random[:, s]) for s in range(4)]
     np.testing.assert_allclose(found.values, want)
     np.testing.assert_allclose(found.mean, np.mean(want))
-    interval = stats.t.interval(0.95, 3, loc=np.mean(want), scale=stats.sem(want))
+    interval = stats.t.interval(0.9, 3, loc=np.mean(want), scale=stats.sem(want))
     np.testing.assert_allclose((found.low, found.high), interval)
     one = analysis.racu(SHARES, measure[:, 0], random[:, 0])
     assert one.mean == pytest.approx(found.values[0])

@@ -105,13 +105,14 @@ def test_filler_rows_are_empty(make):
 
 
 @each_maker
-def test_iterating_gives_what_indexing_gives_from_any_step(make):
+@pytest.mark.parametrize("num_threads", [0, 2])
+def test_iterating_gives_what_indexing_gives_from_any_step(make, num_threads):
     batches = make(batch_size=8, seed=1)
     start, stop = 2, 2 * len(batches) + 3
-    made = list(batches.iterate(start, stop))
+    made = list(batches.iterate(start, stop, num_threads=num_threads))
     assert len(made) == stop - start
     assert all(equal(batch, batches[step]) for step, batch in enumerate(made, start))
-    endless = batches.iterate(10**6)
+    endless = batches.iterate(10**6, num_threads=num_threads)
     assert equal(next(endless), batches[10**6])
     endless.close()
     assert list(batches.iterate(4, 4)) == []

@@ -215,7 +215,7 @@ def test_every_token_is_predicted_exactly_once_after_the_token_before_it(
     batches = data.LanguageModelBatches.eval(long, batch_size=batch_size, num_steps=num_steps)
     before = np.concatenate([[long.end_id], long.ids[:-1]])
     predicted, ids = [], []
-    for batch in batches.iterate():
+    for batch in batches.iterate(num_threads=0):
         for row in range(batch_size):
             n = batch["lengths"][row]
             assert batch["token_weight"][row].tolist() == [1] * n + [0] * (num_steps - n)

@@ -204,6 +204,10 @@ def header_of(length):
     return call
 
 
+def saved(params):
+    return lambda folder: export.save_params(folder / "other.safetensors", params)
+
+
 def folder_with(config=None, **options):
     """Saves a folder, of which nothing may appear."""
 
@@ -229,6 +233,10 @@ FILES = {
         (flipped(NAME), NAME, BAD_FILE),
         (flipped("config.json"), "config.json", BAD_FILE),
     ],
+    "names": [
+        (saved({"a\\b": ones(1)}), r"params|'a\\b'|path"),
+        (saved({"~a": ones(1)}), "params|'~a'|path"),
+    ],
     "config": [
         (folder_with([1]), "config|dict|list", TypeError),
         (folder_with({"a": object()}), "config|JSON|object", TypeError),
@@ -239,7 +247,8 @@ FILES = {
             (folder_with(files={name: b""}), f"files|letters|{name!r}")
             for name in ("../up", ".hidden", "")
         ),
-        (folder_with(files={"config.json": b""}), "files|'config.json'|taken"),
+        (folder_with(files={"Config.json": b""}), "files|'Config.json'|taken"),
+        (folder_with(files={"a.txt": b"", "A.txt": b""}), "files|'A.txt'|taken"),
         (folder_with(files={"a.txt": "text"}), "files['a.txt']|bytes|str", TypeError),
     ],
     "header": [
@@ -247,12 +256,15 @@ FILES = {
         (header_of(lambda size: 10**9), f"{NAME}|not a safetensors file|header", BAD_FILE),
     ],
     "SHA256SUMS": [
-        (digests(lambda text: ""), f"SHA256SUMS|{NAME}", BAD_FILE),
-        (digests(lambda text: text[:30]), f"SHA256SUMS|{NAME}", BAD_FILE),
-        (digests(lambda text: text[:100]), f"SHA256SUMS|{NAME}", BAD_FILE),
+        (digests(lambda text: ""), "SHA256SUMS|empty", BAD_FILE),
+        (digests(lambda text: "\n\n"), "SHA256SUMS|empty", BAD_FILE),
+        (digests(lambda text: text[:30]), "SHA256SUMS|line 1", BAD_FILE),
+        (digests(lambda text: text[:100]), "SHA256SUMS|line 2", BAD_FILE),
         (digests(lambda text: text.split("\n")[0] + "\n"), f"SHA256SUMS|{NAME}", BAD_FILE),
         (digests(lambda text: text.split("\n")[1]), "SHA256SUMS|config.json", BAD_FILE),
         (digests(lambda text: text[:-3]), f"SHA256SUMS|{NAME}", BAD_FILE),
+        (digests(lambda text: text + "and more\n"), "SHA256SUMS|line 3", BAD_FILE),
+        (digests(lambda text: text + "x" * (1 << 20)), "SHA256SUMS|1,048,576", BAD_FILE),
     ],
 }
 

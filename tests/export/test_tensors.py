@@ -153,14 +153,16 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatc
             TypeError,
             "'a'.*must have a dtype that files.*float8_e4m3",
         ),
-        ({"a.b": [np.ones(2)]}, ValueError, "without dots, got 'a.b'"),
+        ({"a.b": [np.ones(2)]}, ValueError, "keys without dots, got 'a.b'"),
         ({"a": [{"b.c": np.ones(2), "b": {"c": np.ones(1)}}]}, ValueError, "each name once"),
         ({"a": {0: np.ones(2)}}, TypeError, "str keys, got 0 below 'a'"),
-        ({"a.b": np.ones(2)}, ValueError, "without dots, got 'a.b'"),
+        ({"a.b": np.ones(2)}, ValueError, "keys without dots, got 'a.b'"),
         ({"a": {}}, ValueError, "at least one array, got an empty dict"),
         ([(), None], ValueError, "at least one array, got an empty list"),
-        ({"": np.ones(2)}, ValueError, "keys of characters without dots, got ''"),
+        ({"": np.ones(2)}, ValueError, "empty part"),
         ({"../up": np.ones(2)}, ValueError, "dots"),
+        ({"a/b": np.ones(2)}, ValueError, "looks like a path"),
+        ({"a\n": np.ones(2)}, ValueError, "cannot be printed"),
         ({"a": np.array(["x"])}, TypeError, "must have a dtype that files can hold"),
         ({"a": (jax.random.key(0),)}, TypeError, r"plain arrays, got key<fry> at 'a\.0'"),
     ],
@@ -211,12 +213,14 @@ GOOD = {"a": _entry()}
         (_file({"a": _entry(), "b": _entry(4, 12)}), "invalid offset"),
         (_file({"a": _entry(dtype="PICKLE")}), "unknown variant `PICKLE`"),
         (_file({"a": _entry(shape=(8,), dtype="F8_E4M3")}), "must have a dtype of .* got 'F8_E4M3"),
+        (_file({"../../etc/passwd": _entry()}), "empty part"),
+        (_file({"/etc/passwd": _entry()}), "looks like a path"),
         (
             _file({"a": _entry(0, 4, (1,)), "a.b": _entry(4, 8, (1,))}),
             "an array or a dict of arrays, got both",
         ),
-        (pickle.dumps({"a": [1.0] * 20}), "pickle"),
-        (b"PK\x03\x04" + b"\0" * 40, "pickle"),
+        (pickle.dumps({"a": [1.0] * 20}), "looks like a pickle"),
+        (b"PK\x03\x04" + b"\0" * 40, "looks like a pickle"),
     ],
 )
 def test_bad_files_are_refused(tmp_path, content, match):
@@ -225,6 +229,14 @@ def test_bad_files_are_refused(tmp_path, content, match):
     with pytest.raises(BadFile, match=match) as caught:
         load_params(path)
     assert str(path) in str(caught.value)
+
+
+def test_a_long_name_is_refused_in_few_words(tmp_path):
+    path = tmp_path / "long.safetensors"
+    path.write_bytes(_file({"a." * 200_000 + "a": _entry(0, 0, (0,))}, data=b""))
+    with pytest.raises(BadFile, match="nested more than 100 deep") as caught:
+        load_params(path)
+    assert len(str(caught.value)) < 1000
 
 
 @pytest.mark.slow

@@ -20,6 +20,8 @@ from gatedjax.lexicon import (
     fit_weights,
 )
 from gatedjax.lexicon._vectors import Pieces, Vectors, check_source, embed_words, read_vectors
+from tests.data.test_fasttext import WORDS as FASTTEXT_WORDS
+from tests.data.test_fasttext import pack_model
 from tests.lexicon.test_lexicon import LABELS, TEXTS, naive_counts
 
 RNG = np.random.default_rng(0)
@@ -217,6 +219,14 @@ def test_text_files_give_the_vectors_of_their_words(tmp_path, name, header):
         np.testing.assert_array_equal(row, VECTORS.matrix[NAMES.index(word)])
     split = vectors.pieces.split(["gloomy", "#gloomy", "nowhere", "#"])
     assert np.diff(split.starts).tolist() == [1, 1, 0, 0]
+
+
+def test_a_model_of_fasttext_has_vectors_of_words_that_it_does_not_list(tmp_path):
+    path = tmp_path / "a.bin"
+    path.write_bytes(pack_model())
+    vectors = read_vectors(path, ["unheard", *FASTTEXT_WORDS])
+    assert "unheard" in vectors.pieces.words
+    assert np.isfinite(vectors.matrix).all()
 
 
 def test_sources_that_do_not_exist_are_refused_with_what_to_type(tmp_path):

@@ -15,6 +15,7 @@ import pytest
 
 from gatedjax._utils.limits import read_limited
 from gatedjax.data.files import _unpack
+from gatedjax.data.files._unpack import VARIABLE, TooLarge
 from gatedjax.text.sources import _formats
 from gatedjax.text.sources._conll import open_sentences
 from gatedjax.text.sources._lines import TextFile, suggest_encoding
@@ -196,6 +197,14 @@ def test_a_zip_file_with_a_damaged_directory_is_refused(write):
     refused(lambda: open_table(write("a.zip", bytes(packed))), "a.zip|damaged")
 
 
+@pytest.mark.parametrize("ending", [*PACK, ".zip"])
+def test_files_that_unpack_to_too_much_are_refused(write, ending, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "100KB")
+    content = b"text,label\n" + b"a,b\n" * 30_000
+    path = write(f"a.csv{ending}", zipped(content) if ending == ".zip" else PACK[ending](content))
+    refused(lambda: list(open_table(path)), "unpacks to more than 100,000 bytes", TooLarge)
+
+
 def without(monkeypatch, *names):
     """Makes the import of packages fail."""
 
@@ -272,7 +281,7 @@ def test_rows_of_a_workbook_have_their_numbers(book):
     ]  # fmt: skip
 
 
-def test_workbooks_that_are_not_read(book, write):
+def test_workbooks_that_are_not_read(book, write, monkeypatch):
     for path, parts in (
         (book("a.xlsx", []), "a.xlsx|empty"),
         (book("b.xlsx", [("text", "label")]), "must have a row after the header"),
@@ -281,6 +290,10 @@ def test_workbooks_that_are_not_read(book, write):
         (write("e.xlsx", zipped("x", ["a.xml"])), "e.xlsx|must be a workbook"),
     ):
         refused(lambda path=path: open_table(path), parts)
+    path = book("f.xlsx", [("text", "label"), *[("x" * 50, "a")] * 4000])
+    monkeypatch.setenv(VARIABLE, "100KB")
+    monkeypatch.setattr(_unpack, "RATIO", 1)
+    refused(lambda: open_table(path), "unpacks to more than 100,000 bytes", TooLarge)
 
 
 def test_arrow_streams_and_files(tmp_path):

@@ -46,7 +46,9 @@ class StepBatches(abc.ABC):
         """Yields the batches of the first epoch."""
         return (self[step] for step in range(self.steps_per_epoch))
 
-    def iterate(self, start_step: int = 0, stop_step: int | None = None) -> Iterator[Batch]:
+    def iterate(
+        self, start_step: int = 0, stop_step: int | None = None, *, num_threads: int = 2
+    ) -> Iterator[Batch]:
         """Yields the batches from a step on, equal to those by index.
 
         Grain prefetches batches if it is installed; otherwise each batch is made on request.
@@ -54,6 +56,7 @@ class StepBatches(abc.ABC):
         Args:
           start_step: the first step, from 0.
           stop_step: the step after the last; None means the end of a pass, or no end in training.
+          num_threads: threads that prefetch batches; 0 makes each batch on request.
 
         Yields:
           The batch of each step, a dict of arrays with a row per example.
@@ -69,9 +72,9 @@ class StepBatches(abc.ABC):
             )
         # The checks are outside of the generator, so that they fail in the call and not at the
         # first batch.
-        return self._iterate(start_step, stop)
+        return self._iterate(start_step, stop, num_threads)
 
-    def _iterate(self, start: int, stop: int) -> Iterator[Batch]:
+    def _iterate(self, start: int, stop: int, num_threads: int) -> Iterator[Batch]:
         if start >= stop:
             return
         try:
@@ -79,7 +82,9 @@ class StepBatches(abc.ABC):
         except ImportError:  # Grain only prefetches
             yield from (self[step] for step in range(start, stop))
             return
-        options = grain.ReadOptions(num_threads=2, prefetch_buffer_size=8)
+        options = grain.ReadOptions(
+            num_threads=num_threads, prefetch_buffer_size=4 * num_threads if num_threads else 0
+        )
         steps = grain.MapDataset.source(_Range(self, start, stop))
         iterator = iter(steps.to_iter_dataset(options))
         try:

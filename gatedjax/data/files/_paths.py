@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from gatedjax.data.files._unpack import ArchivePath, unpack
+from gatedjax.data.files._unpack import ArchivePath, limit, unpack
 
 BOM = b"\xef\xbb\xbf"
 
@@ -64,7 +64,7 @@ def read_bytes(path: AnyPath) -> bytes:
     else:
         with (
             path.open("rb") if isinstance(path, Path) else io.BytesIO(path.read_bytes()) as packed,
-            unpack(packed, ".gz", path) as file,
+            unpack(packed, ".gz", path, limit()) as file,
         ):
             data = file.read()
     # Programs on Windows write a byte-order mark, which would be a part of the first word.

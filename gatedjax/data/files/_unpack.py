@@ -1,12 +1,21 @@
-"""Packed files, and files inside archives, which are read without unpacking them to a folder."""
+"""Packed files and archives, with a limit for what comes out: 8 GB of zeros fit into 36 MB.
+
+The limit holds for each .gz file and each member of an archive. It is checked during unpacking; the
+size in the header of a file is used only to refuse the file earlier. Files that are read in pieces
+(word vectors, all members of an archive) may be larger than the limit: up to `RATIO` times the size
+of the packed file.
+"""
 
 import bz2
 import contextlib
+import contextvars
 import dataclasses
 import gzip
 import importlib
 import io
 import lzma
+import os
+import re
 import struct
 import tarfile
 import zipfile
@@ -17,6 +26,20 @@ from typing import IO, Any, BinaryIO, cast
 
 from gatedjax._utils.missing import missing
 
+LIMIT = 1 << 30
+"""The default limit in bytes. The largest raw file of the sets of `load` has 0.8 GB (WMT14)."""
+RATIO = 32
+"""Largest ratio of unpacked to packed size; for texts and images it is 3 to 10."""
+VARIABLE = "GATEDJAX_UNPACK_LIMIT"
+"""The environment variable for another limit, in a format of `parse_size`."""
+
+# A context variable keeps the limit of a call from other threads.
+_LIMIT: contextvars.ContextVar[int | None] = contextvars.ContextVar("unpack_limit", default=None)
+
+
+class TooLarge(ValueError):
+    """Raised if a file unpacks to more bytes than the limit, by default 1 GiB."""
+
 
 class Damaged(ValueError):
     """Raised for a packed file that is truncated or damaged."""
@@ -24,6 +47,78 @@ class Damaged(ValueError):
     def __init__(self, name: object, kind: str, error: object) -> None:
         self.reason = f"truncated or damaged {kind}: {error}"
         super().__init__(f"{name}: {self.reason}")
+
+
+def parse_size(text: str) -> int:
+    """Returns the number of bytes of a size such as "1000000", "500MB" or "2GiB"."""
+    match = re.fullmatch(r"(\d{1,15})\s*(?:([KMGT])(i?)B)?", text.strip(), re.ASCII)
+    if not match or int(match[1]) == 0:
+        raise ValueError(f"a size must be bytes, as in 500MB or 2GiB, got {text!r}")
+    power = "KMGT".index(match[2]) + 1 if match[2] else 0
+    return int(match[1]) * (1024 if match[3] else 1000) ** power
+
+
+def limit() -> int:
+    """Returns the largest allowed unpacked size in bytes."""
+    size = _LIMIT.get()
+    if size is not None:
+        return size
+    text = os.environ.get(VARIABLE)
+    try:
+        return LIMIT if text is None else parse_size(text)
+    except ValueError as error:
+        raise ValueError(f"{VARIABLE}: {error}") from None
+
+
+@contextlib.contextmanager
+def limit_unpacking(size: int | None) -> Iterator[None]:
+    """Sets the largest allowed unpacked size inside a `with` block; None does not change it."""
+    if size is not None and size < 1:
+        raise ValueError(f"unpack_limit must be at least 1 byte, got {size}")
+    token = _LIMIT.set(_LIMIT.get() if size is None else size)
+    try:
+        yield
+    finally:
+        _LIMIT.reset(token)
+
+
+def allowance(path: Path) -> int:
+    """Returns the largest allowed unpacked size, in bytes, of a file that is read in pieces."""
+    return max(limit(), RATIO * path.stat().st_size)
+
+
+def too_large(name: object, allowed: int) -> TooLarge:
+    """Returns the `TooLarge` error for the file or member `name` with more than `allowed` bytes."""
+    return TooLarge(
+        f"{name}: unpacks to more than {allowed:,} bytes, the limit. If it is meant to, raise the "
+        f"limit: unpack_limit=... (--unpack-limit), or the environment variable {VARIABLE}=8GiB"
+    )
+
+
+class _Bounded(io.RawIOBase):
+    """A stream of unpacked bytes that raises TooLarge after a number of bytes."""
+
+    def __init__(self, file: IO[bytes], name: object, allowed: int) -> None:
+        self._file, self._name, self._allowed = file, name, allowed
+        self._count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        # The bytes are counted after they are read, so at most a buffer more than the limit is
+        # unpacked.
+        data = self._file.read(len(buffer))
+        self._count += len(data)
+        if self._count > self._allowed:
+            raise too_large(self._name, self._allowed)
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def bound_size(file: IO[bytes], name: object, allowed: int) -> BinaryIO:
+    """Returns a stream with the same bytes that raises TooLarge after a number of bytes."""
+    return cast(BinaryIO, io.BufferedReader(_Bounded(file, name, allowed)))
 
 
 ENDS = (".gz", ".bz2", ".xz", ".zst", ".zip")
@@ -68,6 +163,18 @@ def inner_name(path: Path) -> str:
     return _member(path).filename if path.suffix.lower() == ".zip" else path.stem
 
 
+def check_member(name: object, info: zipfile.ZipInfo) -> None:
+    """Raises ValueError for a member of a .zip file that cannot be unpacked within a limit."""
+    if info.flag_bits & 1:
+        raise ValueError(f"{name}: the file inside must not be encrypted: unpack it first")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        # zipfile unpacks a whole block of another method at once, without a limit.
+        raise ValueError(
+            f"{name}: the file inside must be stored or deflated, got compression method "
+            f"{info.compress_type}: unpack it first"
+        )
+
+
 def _is_hidden(name: str) -> bool:
     # macOS adds such files to an archive, which are no data of the user.
     return name.startswith("__MACOSX/") or name.rpartition("/")[2].startswith(".")
@@ -87,37 +194,37 @@ def _member(path: Path) -> zipfile.ZipInfo:
             f"{path}: a .zip file must have a single file inside, got {len(files)} ({names}"
             f"{', ...' * (len(files) > 4)}): unpack it, and give the file that is to be read"
         )
-    if files[0].flag_bits & 1:
-        raise ValueError(f"{path}: the file inside must not be encrypted: unpack it first")
+    check_member(path, files[0])
     return files[0]
 
 
 @contextlib.contextmanager
-def open_compressed(path: Path) -> Iterator[BinaryIO]:
-    """Opens a file, unpacked if it is packed (`ENDS`); reading may raise Damaged."""
+def open_compressed(path: Path, *, allowed: int | None = None) -> Iterator[BinaryIO]:
+    """Opens a file, unpacked if it is packed (`ENDS`); reading may raise Damaged or TooLarge."""
     ending = path.suffix.lower()
     with path.open("rb") as file:
         if ending not in ENDS:
             yield file
-        elif ending != ".zip":
-            with unpack(file, ending, path) as unpacked:
+            return
+        most = allowance(path) if allowed is None else allowed
+        if ending != ".zip":
+            with unpack(file, ending, path, most) as unpacked:
                 yield unpacked
-        else:
-            member = _member(path)
-            with (
-                reporting_damage(path, "zip file"),
-                zipfile.ZipFile(file) as archive,
-                archive.open(member) as inner,
-            ):
-                yield cast(BinaryIO, inner)
+            return
+        with (
+            reporting_damage(path, "zip file"),
+            zipfile.ZipFile(file) as archive,
+            archive.open(_member(path)) as inner,
+        ):
+            yield bound_size(inner, path, most)
 
 
 @contextlib.contextmanager
-def unpack(file: IO[bytes], ending: str, name: object) -> Iterator[BinaryIO]:
-    """Opens the unpacked stream of a packed stream; reading may raise Damaged."""
+def unpack(file: IO[bytes], ending: str, name: object, allowed: int) -> Iterator[BinaryIO]:
+    """Opens the unpacked stream of a packed stream; reading may raise Damaged or TooLarge."""
     open_stream = OPENERS.get(ending) or (lambda file: _open_zstd(file, name))
     with reporting_damage(name, "compressed file"), contextlib.closing(open_stream(file)) as stream:
-        yield stream
+        yield bound_size(stream, name, allowed)
 
 
 def _open_zstd(file: IO[bytes], name: object) -> Any:
@@ -127,11 +234,9 @@ def _open_zstd(file: IO[bytes], name: object) -> Any:
         return importlib.import_module("compression.zstd").ZstdFile(file)
     with contextlib.suppress(ImportError):
         decompressor = importlib.import_module("zstandard").ZstdDecompressor()
-        stream = decompressor.stream_reader(file, read_across_frames=True, closefd=False)
-        return io.BufferedReader(stream)  # which reads lines
+        return decompressor.stream_reader(file, read_across_frames=True, closefd=False)
     with contextlib.suppress(ImportError):
-        stream = importlib.import_module("pyarrow").CompressedInputStream(file, "zstd")
-        return io.BufferedReader(stream)
+        return importlib.import_module("pyarrow").CompressedInputStream(file, "zstd")
     raise ValueError(missing(f"{name} needs", "zstandard"))
 
 
@@ -154,7 +259,7 @@ class ArchivePath:
         return f"{self.archive}/{self.member}"
 
     def read_bytes(self) -> bytes:
-        """Returns the unpacked content; raises ValueError without this member."""
+        """Returns the unpacked content; raises ValueError without this member, or TooLarge."""
         # Two bytes are not enough, because a tar file begins with the name of its first member.
         if _first_bytes(self.archive).startswith((b"PK\x03\x04", b"PK\x05\x06")):
             data = self._read_zip()
@@ -171,14 +276,14 @@ class ArchivePath:
         with reporting_damage(self, "zip file"), zipfile.ZipFile(self.archive) as unpacked:
             if self.member not in unpacked.namelist():
                 return None
-            size, data = unpacked.getinfo(self.member).file_size, unpacked.read(self.member)
+            info = unpacked.getinfo(self.member)
+            check_member(self, info)
+            with unpacked.open(info) as file:
+                data = bound_size(file, self, limit()).read()
         # A truncated member may unpack without an error.
-        if len(data) != size:
-            raise Damaged(
-                self,
-                "zip file",
-                f"it must have {size:,} bytes, as its directory states, got {len(data):,}",
-            )
+        if len(data) != info.file_size:
+            sizes = f"{info.file_size:,} bytes, as its directory states, got {len(data):,}"
+            raise Damaged(self, "zip file", f"it must have {sizes}")
         return data
 
 
@@ -186,16 +291,30 @@ def members(
     archive: Path, selects: Callable[[str], bool]
 ) -> Generator[tuple[str, bytes | None], None, None]:
     """Yields (name, content) of the selected members of a tar file; None for no regular file."""
-    # A stream, because tarfile would take the end of a truncated file for that of the archive.
+    largest, allowed = limit(), allowance(archive)
+    size = 0
+    # The stream is bounded too, because tarfile reads some headers of any length as a whole.
     with (
         reporting_damage(archive, "archive"),
         _open_archive(archive) as file,
-        tarfile.open(fileobj=file, mode="r|") as unpacked,
+        tarfile.open(fileobj=bound_size(file, archive, allowed), mode="r|") as unpacked,
     ):
         for member in unpacked:
-            if not member.isdir() and selects(member.name):
-                reader = unpacked.extractfile(member) if member.isfile() else None
-                yield member.name, reader.read() if reader else None
+            # Also members that are not selected have a limit, because the stream unpacks them to
+            # pass over them.
+            if member.size > largest:
+                raise too_large(f"{archive}/{member.name}", largest)
+            if member.isdir() or not selects(member.name):
+                continue
+            content = None
+            if member.isfile():
+                # Sizes are summed, because a member may have holes, which no stream counts.
+                size += member.size
+                if size > allowed:
+                    raise too_large(archive, allowed)
+                reader = unpacked.extractfile(member)
+                content = reader.read() if reader else b""
+            yield member.name, content
 
 
 def _open_archive(archive: Path) -> IO[bytes]:

@@ -34,7 +34,7 @@ from gatedjax.data.files._lines import (
     stamp,
 )
 from gatedjax.data.files._paths import BOM, AnyPath, Fetch, Places
-from gatedjax.data.files._unpack import Damaged, members, unpack
+from gatedjax.data.files._unpack import Damaged, limit, members, unpack
 from gatedjax.data.sets import _cloze
 from gatedjax.data.sets._declaration import DataSet
 
@@ -104,7 +104,7 @@ def _content(name: str, data: bytes) -> bytes:
     if not name.endswith(".gz"):
         return data
     try:
-        with unpack(io.BytesIO(data), ".gz", name) as file:
+        with unpack(io.BytesIO(data), ".gz", name, limit()) as file:
             return file.read()
     except Damaged as error:
         raise LineError(error.reason) from error

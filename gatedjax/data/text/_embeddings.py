@@ -11,10 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from gatedjax.data.files._paths import BOM
-from gatedjax.data.files._unpack import open_compressed
-from gatedjax.data.text._vocabulary import PAD, Vocabulary
+from gatedjax.data.files._unpack import limit_unpacking, open_compressed
+from gatedjax.data.text._fasttext import FastTextFile
+from gatedjax.data.text._vocabulary import PAD, SPECIALS, Vocabulary
 
 OOV_RANGE = 0.25
+BINARY = ".bin"
+"""The ending of a binary model of fastText."""
 _LOOK = 100
 _HEADER = re.compile(rb"(\d+)[ \t](\d+)")
 # A line is bounded, because it is in memory; a word and 1,000 numbers take 10 KB.
@@ -105,6 +108,7 @@ def load_embeddings(
     dim: int,
     seed: int = 0,
     oov_std: float | None = None,
+    unpack_limit: int | None = None,
 ) -> Embeddings:
     """Reads the vectors of a vocabulary from a file of GloVe, fastText or word2vec.
 
@@ -114,6 +118,10 @@ def load_embeddings(
     and for words of the vocabulary. If a word occurs twice, its first line is used. Words that are
     not in the file get the vectors of `random_embeddings`, padding gets zeros.
 
+    A file that ends with .bin is a binary model of fastText. It has a vector for each word from the
+    character n-grams of the word, also for words that its training has not seen; see
+    `FastTextFile`.
+
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp(), "vectors.txt")
         >>> _ = path.write_text("red 0.5 1.0")
@@ -122,12 +130,15 @@ def load_embeddings(
         [0.5 1. ] 0.5
 
     Args:
-      path: the file, plain or packed (.gz, .bz2, .xz, .zst, or .zip with a single file). Of a
-        model of fastText or word2vec give the text file (.vec) and not the binary one (.bin).
+      path: the file, plain or packed (.gz, .bz2, .xz, .zst, or .zip with a single file), or a model
+        of fastText (.bin).
       vocabulary: the words to look up.
       dim: width of the vectors.
       seed: seed of the vectors of words that are not in the file.
       oov_std: standard deviation of these vectors; None means uniform(-0.25, 0.25).
+      unpack_limit: the largest number of bytes that a packed file may unpack to; None is 1 GiB (or
+        the value of the environment variable GATEDJAX_UNPACK_LIMIT), or 32 times the size of the
+        file if that is more.
 
     Returns:
       The vectors [V, dim] of the V words, and a mask [V], True at words that the file contains.
@@ -136,7 +147,8 @@ def load_embeddings(
       FileNotFoundError: if the file does not exist; the message names an address, and the
         alternative without a file.
       ValueError: for a file without lines, a line of another width, a wrong header, a value that is
-        not a finite number, invalid UTF-8, or a truncated file; the message names the line.
+        not a finite number, invalid UTF-8, a truncated file, or a file that unpacks to more than
+        the limit; the message names the line.
     """
     _check_dim(dim, oov_std)
     path = Path(path).expanduser()
@@ -148,7 +160,18 @@ def load_embeddings(
             "random_embeddings makes vectors without a file."
         )
     ids = {word: i for i, word in enumerate(vocabulary.words) if i != PAD}
-    vectors = _read_vectors(path, ids, dim)
+    vectors: dict[int, np.ndarray] = {}
+    if path.suffix == BINARY:
+        model = FastTextFile(path)
+        if model.dim != dim:
+            raise ValueError(f"{path}: vectors must have {dim} values, got {model.dim}")
+        for word, row in ids.items():
+            vector = model.vector(word) if row >= len(SPECIALS) else None
+            if vector is not None:
+                vectors[row] = vector
+    else:
+        with limit_unpacking(unpack_limit):
+            vectors = _read_vectors(path, ids, dim)
     matrix = np.zeros((len(vocabulary), dim), np.float32)
     for word, row in ids.items():
         found = vectors.get(row)
@@ -213,6 +236,9 @@ def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
     path = Path(path).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file of word vectors")
+    if path.suffix == BINARY:
+        model = FastTextFile(path)
+        return model.dim, model.words[:most]
     lines = (line for _, line in _lines(path))
     start = list(itertools.islice(lines, _LOOK))
     # The most frequent width counts, because a word may contain spaces; among equally frequent

@@ -92,22 +92,23 @@ class TokenStream(Source):
         [1 2 0] 0
 
     Args:
-      sentences: examples with "tokens" ("<eos>" the last of each) and "example_id", in order.
+      sentences: examples with "tokens" (`end` the last of each) and "example_id", in order.
       info: a `SourceInfo` with the name and the split.
       report: a `ReadReport`, the counts of used and unused lines; None means that all were used.
       vocabulary: maps tokens to ids.
+      end: the end-of-sentence token; the model reads it before the first word of the stream.
 
     Attributes:
       info, report, vocabulary: the arguments of these names.
       ids: int32 [n], the ids of all n tokens.
-      end_id: the id of "<eos>", which the model reads before the first word of the stream.
+      end_id: the id of `end`.
       unknown: the number of tokens outside the vocabulary; `<unk>` in the text does not count.
       first_id: the example id of the first sentence. `LanguageModelBatches` adds the position of a
         window of tokens to it.
 
     Raises:
-      ValueError: if there are no sentences, a sentence does not end with "<eos>", or the vocabulary
-        does not have it.
+      ValueError: if there are no sentences, a sentence does not end with `end`, or `end` is not in
+        the vocabulary.
     """
 
     def __init__(
@@ -117,18 +118,19 @@ class TokenStream(Source):
         report: ReadReport | None = None,
         *,
         vocabulary: ClosedVocabulary,
+        end: str = EOS,
     ) -> None:
         super().__init__(sentences, info, report)
         where = f"{info.name}, {info.split}"
-        if EOS not in vocabulary:
-            raise ValueError(f"{where}: vocabulary must have {EOS!r}, got {vocabulary!r}")
+        if end not in vocabulary:
+            raise ValueError(f"{where}: end must be in the vocabulary, got {end!r}")
         if not len(sentences):
             raise ValueError(f"{where}: sentences must not be empty, got no sentence")
         tokens: list[str] = []
         for sentence in sentences:
-            if tuple(sentence["tokens"][-1:]) != (EOS,):
+            if tuple(sentence["tokens"][-1:]) != (end,):
                 raise ValueError(
-                    f"{where}: sentence {sentence['example_id']} must end with {EOS!r}, got "
+                    f"{where}: sentence {sentence['example_id']} must end with {end!r}, got "
                     f"{sentence['tokens'][-1:]!r}"
                 )
             tokens += sentence["tokens"]
@@ -136,7 +138,7 @@ class TokenStream(Source):
         self.ids = np.array(vocabulary.encode(tokens), np.int32)
         # The batches of all epochs read this array, so a write must fail.
         self.ids.setflags(write=False)
-        self.end_id = vocabulary.encode([EOS])[0]
+        self.end_id = vocabulary.encode([end])[0]
         self.unknown = sum(token not in vocabulary for token in tokens)
         self.first_id = int(sentences[0]["example_id"])
 

@@ -5,12 +5,13 @@ import contextlib
 import itertools
 import json
 import re
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from gatedjax._utils.limits import MOST_TEXT_BYTES
 from gatedjax._utils.missing import missing
-from gatedjax.data.files._unpack import open_compressed
+from gatedjax.data.files._unpack import allowance, open_compressed, too_large
 from gatedjax.text.sources import _lines
 from gatedjax.text.sources._csv import open_grid
 from gatedjax.text.sources._memory import LOOK, open_dicts, open_tuples
@@ -197,6 +198,11 @@ def _cells(path: Path) -> Iterator[tuple[str, int, tuple[object, ...]]]:
     except ImportError:
         raise ValueError(missing(f"{path} needs", "openpyxl")) from None
     try:
+        # The sizes bound the memory, because zipfile unpacks no more than the sizes it lists.
+        with zipfile.ZipFile(path) as archive:
+            size = sum(info.file_size for info in archive.infolist())
+        if size > allowance(path):
+            raise too_large(path, allowance(path))
         # With `data_only` a formula has the value that was stored with the workbook.
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
         with contextlib.closing(book):
