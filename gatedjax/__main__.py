@@ -6,7 +6,7 @@ import sys
 
 from gatedjax._utils.cli import choose, fail, program, reason
 from gatedjax._utils.program_cache import take_cache_option, use_program_cache
-from gatedjax._utils.signals import STATUS, Terminated, raise_lost_signals
+from gatedjax._utils.signals import STATUS, Terminated
 from gatedjax._utils.terminal import replace_missing_streams, say, while_read
 
 GROUPS = {
@@ -38,7 +38,7 @@ def main(args: list[str] | None = None) -> int:
     """Runs a command and returns its exit status."""
     with replace_missing_streams():
         try:
-            with raise_lost_signals(), while_read(sys.stdout):
+            with while_read(sys.stdout):
                 return _run(sys.argv[1:] if args is None else args)
         except KeyboardInterrupt:  # in a part of a command that saves no work
             say("stopped", file=sys.stderr)

@@ -34,7 +34,9 @@ USES = {
         "data.sets data.batches data"
     ),
     "explore": "data.sets data.text data.batches functional lexicon models text",
-    "_commands": "training gates analysis explore export data.files data.sets data.tfds text",
+    "_commands": (
+        "training gates analysis explore export data.files data.sets data.text data.tfds text"
+    ),
     "experiments.core": "training analysis data text",
     "experiments.ga_net": "training models text analysis data experiments.core",
     "experiments.agt": "training models analysis data.text data experiments.core",
@@ -45,22 +47,22 @@ USES = {
     "experiments.ssan": (
         "functional training models analysis data.batches data.files data text experiments.core"
     ),
-    "experiments.benchmarks": "functional nn training models data lexicon text experiments.core",
+    "experiments.benchmarks": "functional nn training models lexicon text experiments.core",
 }
 """The rooms that a room imports; the names without `experiments` are packages of gatedjax."""
 
-CEILINGS = {"text": 12_541, "lexicon": 3_040, "explore": 2_635, "_commands": 2_900} | {
-    "data": 7_467,
-    "export": 1_705,
-    "_utils": 1_904,
-    "training": 4_500,
+CEILINGS = {"text": 12_298, "lexicon": 3_040, "explore": 2_635, "_commands": 3_063} | {
+    "data": 7_354,
+    "export": 1_681,
+    "_utils": 1_811,
+    "training": 4_499,
     "models": 5_620,
     "gates": 3_465,
-    "analysis": 5_270,
+    "analysis": 5_250,
     "functional": 6_885,
     "nn": 2_770,
     "nnx": 695,
-    "../experiments": 19_020,
+    "../experiments": 18_320,
 }
 """Most lines of the modules of a room. A ceiling falls with its room. It rises only by the lines of
 something that users can name: an estimator, a cell, a data set, a paper, an option."""

@@ -8,6 +8,7 @@ import os
 import re
 import runpy
 import shlex
+import types
 from pathlib import Path
 
 import jax
@@ -81,7 +82,8 @@ def test_examples_run_in_order_and_print_what_the_page_says(
     monkeypatch.chdir(tmp_path)
     # a hundred lines of text are learned in fewer steps than the default budget has
     monkeypatch.setattr(_network_options, "_FEWEST_STEPS", 80)
-    monkeypatch.setattr(_open, "load", _load_few)
+    few = types.SimpleNamespace(load=_load_few, names=data.names)
+    monkeypatch.setattr(_open, "gdata", few)
     _write_the_files_of_a_reader()
     files = {path: path.read_bytes() for path in tmp_path.iterdir()}
     scope: dict = {}

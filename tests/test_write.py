@@ -166,17 +166,15 @@ def test_what_standard_output_leads_to_is_not_replaced(tmp_path, name):
 
 
 KILLED = """
-import os, signal, time
+import os, signal
 from pathlib import Path
-from gatedjax._utils import write as _write
+from gatedjax._utils.write import new_folder
 
 NAMES = ("a", "b")
-LATER = 90_000
-now = time.time
 
 
 def save(place, text):
-    with _write.new_folder(place) as folder:
+    with new_folder(place) as folder:
         for name in NAMES:
             (folder / name).write_text(text)
 
@@ -210,23 +208,17 @@ for number in range(1, 100):
         os._exit(0)
     status = os.waitpid(child, 0)[1]
     killed += os.WIFSIGNALED(status)
-    if not place.exists():
-        _write.recover(place)
-    found = {(place / name).read_text() for name in NAMES}
-    assert found in ({"old"}, {"new"}), (number, found)
-    time.time = lambda: now() + LATER
-    save(place, "newer")
-    time.time = now
-    assert {(place / name).read_text() for name in NAMES} == {"newer"}
-    left = [path.name for path in place.parent.iterdir() if path.name.startswith(".")]
-    assert not left, (number, left)
+    # between the two renames the old folder has a hidden name
+    (found,) = [place] if place.exists() else place.parent.glob(f".{place.name}.old-*")
+    texts = {(found / name).read_text() for name in NAMES}
+    assert texts in ({"old"}, {"new"}), (number, texts)
     if not status:
         break
 print(killed)
 """
 
 
-def test_after_a_kill_a_folder_is_the_old_or_the_new_one_and_nothing_stays_a_day(tmp_path):
+def test_after_a_kill_a_folder_is_the_old_or_the_new_one(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", KILLED], cwd=tmp_path, env=environment(),
         capture_output=True, text=True, timeout=60, check=False,
@@ -268,24 +260,6 @@ def test_a_failed_rename_leaves_the_old_folder_alone(tmp_path, target, monkeypat
     assert names(tmp_path) == ["model"]
 
 
-def test_a_folder_that_another_process_puts_between_the_renames_stays(
-    tmp_path, target, monkeypatch
-):
-    replace, moved = os.replace, []
-
-    def restore_between(*args):
-        moved.append(args)
-        if len(moved) == 2:
-            replace(moved[0][1], target)
-        replace(*args)
-
-    monkeypatch.setattr(os, "replace", restore_between)
-    with pytest.raises(OSError, match="not empty"), new_folder(target) as folder:
-        fill(folder, "new")
-    assert (target / "file").read_text() == "old"
-    assert names(tmp_path) == ["model"]
-
-
 def test_an_interrupt_after_the_second_rename_leaves_only_the_new_folder(
     tmp_path, target, monkeypatch
 ):
@@ -303,47 +277,6 @@ def test_an_interrupt_after_the_second_rename_leaves_only_the_new_folder(
     assert names(tmp_path) == ["model"]
 
 
-def moved_away(target):
-    """The folder that a killed process leaves between its two renames."""
-    old = target.with_name(f".{target.name}.old-{'0' * 16}")
-    old.mkdir()
-    fill(old, "only")
-    os.utime(old, (1e9, 1e9))
-    return old
-
-
-def test_two_processes_may_restore_a_folder_at_once(tmp_path, monkeypatch):
-    target = tmp_path / "model"
-    moved_away(target)
-    replace = os.replace
-
-    def be_second(*args):
-        replace(*args)  # by the other process
-        replace(*args)
-
-    monkeypatch.setattr(os, "replace", be_second)
-    _write.recover(target)
-    assert (target / "file").read_text() == "only"
-    assert names(tmp_path) == ["model"]
-
-
-def test_the_only_copy_of_a_folder_is_not_removed(tmp_path, monkeypatch):
-    target = tmp_path / "model"
-    old = moved_away(target)
-    _write.remove_leftovers(target)
-    assert (old / "file").read_text() == "only"
-    # nor by a write that fails where renaming fails, so that nothing can be restored
-    monkeypatch.setattr(os, "replace", refuse)
-    with pytest.raises(OSError, match="disk is broken"), new_folder(target) as folder:
-        fill(folder, "new")
-    assert (old / "file").read_text() == "only"
-    assert names(tmp_path) == [old.name]
-    monkeypatch.undo()
-    target.mkdir()
-    _write.remove_leftovers(target)
-    assert names(tmp_path) == ["model"]
-
-
 def test_what_a_living_process_writes_is_not_removed(tmp_path):
     with new_folder(tmp_path / "model") as folder, _write.open_atomic(tmp_path / "file") as file:
         fill(folder, "first")
@@ -355,16 +288,3 @@ def test_what_a_living_process_writes_is_not_removed(tmp_path):
     assert (tmp_path / "model" / "file").read_text() == "first"
     assert (tmp_path / "file").read_text() == "first"
     assert names(tmp_path) == ["file", "model"]
-
-
-def test_a_file_that_a_killed_process_left_is_removed_a_day_later_and_others_are_not(tmp_path):
-    left, young = (tmp_path / f".file.partial-{digit * 16}" for digit in "01")
-    mine = [".file.partial-mine", ".other.partial-0123456789abcdef", "file.partial"]
-    for name in (left.name, young.name, *mine):
-        (tmp_path / name).write_text("text")
-        if name != young.name:
-            os.utime(tmp_path / name, (1e9, 1e9))
-    write_atomic(tmp_path / "file", b"new")
-    assert names(tmp_path) == sorted([*mine, young.name, "file"])
-    _write.remove_leftovers(tmp_path / "file")
-    assert names(tmp_path) == sorted([*mine, "file"])

@@ -304,7 +304,7 @@ def importing(lines: list[str], module: types.ModuleType) -> list[str]:
             block = "\n".join(lines[i + 1 : lines.index("```", i)]) + "\n"
             code = "".join(one.source for one in doctest.DocTestParser().get_examples(block))
             used, bound = names_of(code)
-            missing = sorted(used - bound - defined & set(vars(module)))
+            missing = sorted(used - bound - defined & {*vars(module), *dir(module)})
             out += [f">>> {one}" for one in imports(missing, module)]
             defined |= bound
     return out
@@ -331,7 +331,7 @@ def imports(names: Iterable[str], module: types.ModuleType) -> list[str]:
     """Returns the lines that import names of a module from where users have them."""
     whole, parts = [], dict[str, list[str]]()
     for name in names:
-        value = vars(module)[name]
+        value = getattr(module, name)
         if not isinstance(value, types.ModuleType):
             parts.setdefault(home_of(name, value, module), []).append(name)
         elif value.__name__ == name:

@@ -12,7 +12,6 @@ from gatedjax.training import OptimizerConfig
 
 DataName = Literal["sst1", "sst2", "trec", "polarity"]
 PresetName = Literal["sst1", "sst1_sentences", "sst2", "trec", "polarity"]
-OptimizerName = Literal["paper", "adadelta_lr1", "adam_5e-4"]
 PAPER_DIM = 300
 """Width of the paper's word vectors; a file of another width is a stated substitute."""
 GLOVE = "glove.6B.300d.txt"

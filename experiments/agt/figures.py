@@ -7,10 +7,11 @@ import numpy as np
 from experiments.agt import layer_tables, reported
 from experiments.agt.layers import above_first, in_unit, of_lengths
 from experiments.agt.reported import NAMES
+from experiments.core.columns import figure_links
 from experiments.core.curves import panels
 from experiments.core.kinds import Records
 from experiments.core.paper import Job
-from experiments.core.records import NOT_RUN, Record, Store
+from experiments.core.records import Record, Store
 from gatedjax import analysis
 from gatedjax._utils.terminal import say
 
@@ -27,7 +28,6 @@ TITLES = {
     "figure4_3": "Figure 4, sentence 3",
     "optimizers": "Validation curves of the optimisers",
 }
-"""The titles of figures."""
 
 
 def stem_of(folder: Path, figure: str, data: str) -> Path:
@@ -37,18 +37,16 @@ def stem_of(folder: Path, figure: str, data: str) -> Path:
 
 def list_figures(store: Store) -> str:
     """Returns a list of the figures that exist, in Markdown."""
-    lines = []
+    titles = {}
     for data, label in NAMES.items():
         for figure, title in TITLES.items():
-            kind, _, number = figure.partition("_")
-            stem = stem_of(store.folder, kind, data).name
-            name = f"{stem}_{number}.png" if number else f"{stem}.png"
-            where = "" if data == reported.DATA else f" ({label})"
-            if (store.folder / name).exists():
-                lines.append(f"- {title}{where}: [{name}]({name})")
-            elif data == reported.DATA:
-                lines.append(f"- {title}: {NOT_RUN}")
-    return "\n".join(lines)
+            kind, underscore, number = figure.partition("_")
+            stem = stem_of(store.folder, kind, data).name + underscore + number
+            if data == reported.DATA:
+                titles[stem] = title
+            elif (store.folder / f"{stem}.png").exists():
+                titles[stem] = f"{title} ({label})"
+    return figure_links(store, titles)
 
 
 def draw(job: Job) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 
 from experiments.agt import figures, layer_tables, reported
-from experiments.agt.config import OPTIMIZERS, START, SWEPT, OptimizerName, changes_of
+from experiments.agt.config import OPTIMIZERS, START, SWEPT, changes_of
 from experiments.agt.experiment import experiment, resolve_width
 from experiments.agt.layer_tables import FULL
 from experiments.agt.pooled import pooled_cases
@@ -73,8 +73,6 @@ VARIANTS = core.variants(
 class AGTOptions(core.TableOptions):
     """Options of the tables of this paper."""
 
-    optimizers: tuple[OptimizerName, ...] = get_args(OptimizerName)
-    """Optimiser presets to train in optimizers."""
     ablate_modes: tuple[AblateMode, ...] = ("highway",)
     """Replacements in ablation for layers without a selection vector: plain highway layers, or the
     same layers with the last remaining selection vector, or with the vector 0."""
@@ -86,7 +84,6 @@ class AGTOptions(core.TableOptions):
     vectors (default: those of the preset and the system). Records with such settings need a folder
     without other records (--results DIR)."""
     owned: ClassVar = {
-        "optimizers": ("optimizers",),
         "ablate_modes": ("ablation",),
         "tuning": ("ablation",),
     }
@@ -260,11 +257,6 @@ OPTIMISERS = core.Table(
     about="validation curves of the optimiser presets",
     data=(DATA,),
     variants=tuple(f"agt_{name}" for name in OPTIMIZERS),
-    # A preset without a moving average may have the update rule of table1 and then uses its
-    # records.
-    trained=lambda job, data: [
-        job.paper.record_name(data, f"agt_{name}") for name in job.options.optimizers
-    ],
     columns=(
         c.data(),
         c.variant("optimiser preset"),

@@ -24,8 +24,17 @@ from gatedjax.data.text._vocabulary import SPECIALS
 SPREAD = 0.5
 """Root mean square of the numbers in the file. It is near that of GloVe 6B of width 100, because
 the learning rates of the presets were found with such vectors."""
-SKIP_GRAM = {"sg": 1, "window": 5, "negative": 5, "sample": 1e-4}
-"""Fixed options of gensim's Word2Vec."""
+SKIP_GRAM: Json = {
+    "sg": 1,
+    "vector_size": 300,
+    "window": 5,
+    "negative": 5,
+    "sample": 1e-4,
+    "min_count": 5,
+    "epochs": 5,
+    "seed": 0,
+}
+"""Options of gensim's Word2Vec. Words that are rarer than min_count are left out."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,14 +50,6 @@ class VectorsConfig(Files):
     beside: Unset[Path] = None
     """GloVe file, plain or .gz. Its numbers stand before those of the reviews, and a word that only
     one of the two has gets zeros for the other."""
-    width: int = 300
-    """The number of numbers per word, without those of --beside."""
-    min_count: int = 5
-    """Smallest number of occurrences of a word; rarer words are left out."""
-    epochs: int = 5
-    """Number of passes over the texts."""
-    seed: int = 0
-    """Seed of the initial vectors and of the draws."""
 
 
 def sentences(options: Files) -> list[list[str]]:
@@ -109,7 +110,6 @@ def join(
 def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     options = cli.parse_many(VectorsConfig, args, "python -m experiments.agt.vectors")
-    cli.check_counts(options, "width", "min_count", "epochs")
     # The vectors take long to train and records name their file, so a present file is never
     # replaced.
     if options.out.exists():
@@ -126,10 +126,8 @@ def main(args: list[str] | None = None) -> int:
         cli.fail(missing("training word vectors needs", "gensim"))
     with cli.refusals(cli.TABLE_OPTIONS):
         texts = sentences(options)
-    settings: Json = {"vector_size": options.width, "epochs": options.epochs, "seed": options.seed}
-    settings["min_count"] = options.min_count
     # With several workers the order of updates, and so the vectors, would differ from run to run.
-    trained = Word2Vec(texts, workers=1, **settings, **SKIP_GRAM).wv
+    trained = Word2Vec(texts, workers=1, **SKIP_GRAM).wv
     words, vectors = trained.index_to_key, scale(trained.vectors)
     if glove is not None:
         words, vectors = join(words, vectors, glove)

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from experiments.benchmarks import _recurrence_peers as peers
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Json, Records
 from experiments.core.records import RESULTS, read_json, write_json
-from gatedjax._utils.options import Several
 from gatedjax._utils.terminal import say
 
 PATH = RESULTS / "benchmarks" / "ratios.json"
@@ -54,12 +52,8 @@ class Options:
     """Compare with the committed ratios."""
     write: bool = False
     """Write the measured ratios to the file of committed ratios."""
-    only: Several[str] = ()
-    """The names of the ratios to measure (default: all)."""
     repeats: int = 9
     """The number of turns."""
-    path: Path = PATH
-    """The file of the committed ratios."""
 
 
 def _by_turn(rows: Mapping[str, Json], ours: str, base: str, times: str = "all_ms") -> Turns:
@@ -74,18 +68,18 @@ def _measure_recurrence(cell: peers.Cell, size: str, yardstick: str, repeats: in
 
 
 def _measure_ssan(repeats: int, *, train: bool) -> Turns:
-    options = ssan.Options(batch=4, layers=("st",))
-    rows = _harness.measure(ssan.programs(options, 512, train=train), repeats, ssan.BASE)
+    programs = ssan.programs(("st",), 512, train=train, rows=4)
+    rows = _harness.measure(programs, repeats, ssan.BASE)
     return _by_turn(rows, "st", ssan.BASE)
 
 
 def _measure_compact(repeats: int) -> Turns:
-    case = compact_attention.Case(score="mlp1", steps=231, density=0.2, batch=32, width=200)
+    case = compact_attention.Case(score="mlp1", steps=231, density=0.2)
     return _by_turn(compact_attention.measure(case, repeats)["rows"], "compact", "dense")
 
 
 def _measure_agt(repeats: int) -> Turns:
-    rows = agt.measure(agt.Options(repeats=repeats), 300)["rows"]
+    rows = agt.measure(agt.CASES[0], repeats)["rows"]
     return _by_turn(rows, "step", "products")
 
 
@@ -206,40 +200,26 @@ def main(options: Options) -> Records:
     """Measures, prints, compares and writes the ratios. Raises ValueError for options that
     contradict each other or the file, and SystemExit if a ratio became worse."""
     at_least_1(options, "repeats")
-    unknown = sorted(set(options.only) - set(WATCHED))
-    if unknown:
-        raise ValueError(f"only must be among {list(WATCHED)}, got {unknown}")
     if options.check and options.write:
         raise ValueError("check or write must be False, got both: give one of the two")
-    stored: Json = read_json(options.path) if options.path.exists() else {"ratios": {}}
+    stored: Json = read_json(PATH) if PATH.exists() else {"ratios": {}}
     if options.check and not stored["ratios"]:
         raise ValueError(
-            f"{options.path} must have committed ratios for check, got none: create it with --write"
+            f"{PATH} must have committed ratios for check, got none: create it with --write"
         )
     machine = _harness.machine()
-    stored_machine = stored.get("machine", machine)
-    if stored_machine["processor"] != machine["processor"]:
-        # The file names a single machine, so that it cannot have ratios of two processors.
-        if options.write and options.only:
-            raise ValueError(
-                f"only must be empty to replace ratios of another processor, "
-                f"{stored_machine['processor']!r}, got {list(options.only)}"
-            )
-        say(f"the committed ratios are of another processor: {stored_machine['processor']}")
+    processor = stored.get("machine", machine)["processor"]
+    if processor != machine["processor"]:
+        say(f"the committed ratios are of another processor: {processor}")
     committed = stored["ratios"] if options.check else {}
-    if options.check and (new := sorted(set(options.only) - set(committed))):
-        raise ValueError(f"only must be among the committed ratios {list(committed)}, got {new}")
-    names = options.only or tuple(WATCHED)
-    now = {name: measure_ratio(name, options.repeats, committed.get(name)) for name in names}
+    now = {name: measure_ratio(name, options.repeats, committed.get(name)) for name in WATCHED}
     lines = [_line(name, ratio, committed.get(name)) for name, ratio in now.items()]
     heads = ("ratio", "ours / yardstick", "committed", "now", "verdict")
     _harness.render("ratios of times, below 1 ours is faster", heads, lines, 2)
     if options.write:
-        options.path.parent.mkdir(parents=True, exist_ok=True)
-        # Ratios that were not measured now stay, and ratios that are no longer watched are removed.
-        stored_ratios = {name: ratio for name, ratio in stored["ratios"].items() if name in WATCHED}
-        write_json(options.path, {"machine": machine, "ratios": {**stored_ratios, **now}})
-        say(f"wrote {options.path}")
+        PATH.parent.mkdir(parents=True, exist_ok=True)
+        write_json(PATH, {"machine": machine, "ratios": now})
+        say(f"wrote {PATH}")
     worse = [name for name, ratio in now.items() if verdict(ratio, committed.get(name)) == "WORSE"]
     if worse:
         raise SystemExit(f"error: worse than the committed ratios beyond noise: {', '.join(worse)}")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
+import numpy as np
 from jax.experimental.compilation_cache import compilation_cache
 from rich.table import Table
 
@@ -33,6 +34,7 @@ Times = dict[str, list[float]]
 """The milliseconds of each turn, by contestant."""
 _MOST_COLUMNS = 1000
 """No table is wider."""
+CLOCKS = {"wall": time.perf_counter, "process": time.process_time}
 PACKAGES = ("jax", "jaxlib", "flax", "dm-haiku", "equinox", "keras", "torch")
 
 
@@ -139,6 +141,14 @@ def memory_of(program: Any, *parts: str) -> int:
     """Returns the bytes of parts of a compiled program: "temp", "argument" and "output"."""
     used = program.memory_analysis()
     return sum(getattr(used, f"{part}_size_in_bytes") for part in parts)
+
+
+def draw_lengths(rng: np.random.Generator, rows: int, size: int) -> np.ndarray:
+    """Draws the lengths of texts between 3/4 of the padded length and all of it."""
+    lengths = rng.integers(max(1, 3 * size // 4), size + 1, rows).astype(np.int32)
+    # The first row has the full length, because batches are padded to their longest row.
+    lengths[0] = size
+    return lengths
 
 
 class Steps:

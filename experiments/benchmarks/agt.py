@@ -36,15 +36,20 @@ class Options(_harness.Options):
     `fit`, which also undoes an update with numbers that are not finite.
     """
 
-    vocabulary: tuple[int, ...] = (300, 18_000)
-    """The numbers of rows of the word vectors."""
-    batch: int = 50
-    """The number of texts B."""
-    words: int = 20
-    """The number of words N of each text."""
-    layers: int = 15
-    """The number of layers L."""
     repeats: int = 15
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Case:
+    """The sizes of a step: rows of the word vectors, texts, words of each text, and layers."""
+
+    vocabulary: int
+    batch: int = 50
+    words: int = 20
+    layers: int = 15
+
+
+CASES = (Case(vocabulary=300), Case(vocabulary=18_000))
 
 
 def shapes(config: AGTConfig, batch: int, words: int, classes: int) -> list[tuple[int, ...]]:
@@ -104,18 +109,18 @@ def plain_step(task: AGTTask, tx: optax.GradientTransformation) -> Any:
     return step
 
 
-def measure(options: Options, vocabulary: int, classes: int = 5) -> Json:
-    """Measures all contestants with a size of the vocabulary. Returns the 10^9 operations of the
-    products, the seconds of compilation, and "rows", the figures of each contestant."""
-    config = AGTConfig(num_layers=options.layers)
+def measure(case: Case, repeats: int, classes: int = 5) -> Json:
+    """Measures all contestants. Returns the 10^9 operations of the products, the seconds of
+    compilation, and "rows", the figures of each contestant."""
+    config, vocabulary = AGTConfig(num_layers=case.layers), case.vocabulary
     task = AGTTask(AGT(config, vocabulary, classes))
     rng = np.random.default_rng(0)
     batch = {
-        "tokens": rng.integers(2, vocabulary, (options.batch, options.words)).astype(np.int32),
-        "lengths": np.full(options.batch, options.words, np.int32),
-        "label": rng.integers(0, classes, options.batch).astype(np.int32),
-        "weight": np.ones(options.batch, np.float32),
-        "example_id": np.arange(options.batch, dtype=np.int32),
+        "tokens": rng.integers(2, vocabulary, (case.batch, case.words)).astype(np.int32),
+        "lengths": np.full(case.batch, case.words, np.int32),
+        "label": rng.integers(0, classes, case.batch).astype(np.int32),
+        "weight": np.ones(case.batch, np.float32),
+        "example_id": np.arange(case.batch, dtype=np.int32),
     }
     batch = jax.device_put(batch)
     params = jax.jit(task.init)(jax.random.key(0), batch)
@@ -132,7 +137,7 @@ def measure(options: Options, vocabulary: int, classes: int = 5) -> Json:
         return _harness.Steps(step, state, batch, key)
 
     plain = steps(plain_step(task, tx))
-    sizes = shapes(config, options.batch, options.words, classes)
+    sizes = shapes(config, case.batch, case.words, classes)
     run, arrays = products(sizes)
     calls: dict[str, Callable[[], object]] = {
         "products": lambda: run(arrays),
@@ -144,17 +149,16 @@ def measure(options: Options, vocabulary: int, classes: int = 5) -> Json:
         "vocabulary": vocabulary,
         "products_gflop": 3 * sum(2e-9 * math.prod(size) for size in sizes),
         "compile_s": plain.compile_s,
-        "rows": _harness.measure(calls, options.repeats, "products"),
+        "rows": _harness.measure(calls, repeats, "products"),
     }
 
 
 def main(options: Options) -> Records:
     """Measures, prints and returns a row for each vocabulary."""
-    at_least_1(options, "repeats", "batch", "words", "layers")
-    if not options.vocabulary or min(options.vocabulary) < 3:
-        raise ValueError(f"vocabulary must be at least 3, got {options.vocabulary}")
-    results = [measure(options, vocabulary) for vocabulary in options.vocabulary]
-    title = f"AGT, B {options.batch}, N {options.words}, {options.layers} layers, float32"
+    at_least_1(options, "repeats")
+    results = [measure(case, options.repeats) for case in CASES]
+    first = CASES[0]
+    title = f"AGT, B {first.batch}, N {first.words}, {first.layers} layers, float32"
     heads = ("of", "vocabulary", "ms", "over products", "GFLOP/s", "compile s")
     lines = []
     for result in results:

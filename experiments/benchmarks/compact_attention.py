@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -20,18 +19,21 @@ from experiments.core.config import at_least_1
 from experiments.core.kinds import Json, Records
 from gatedjax import functional as F
 
-Score = Literal["mlp1", "zhou"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """A score function, a size of batch (B, T, D), and the share of open gates."""
+    """A score function, a size of batch (B, T, D), and the share of open gates. The lengths of rows
+    are between 3T/4 and T."""
 
-    score: Score
-    batch: int
+    score: str
     steps: int
-    width: int
     density: float
+    batch: int = 32
+    width: int = 200
+
+
+GRID = itertools.product(("mlp1", "zhou"), (231, 1000), (0.05, 0.2, 0.5, 0.8))
+CASES = tuple(Case(score=score, steps=steps, density=share) for score, steps, share in GRID)
 
 
 @jax.tree_util.register_dataclass
@@ -46,12 +48,10 @@ class Inputs:
     capacity: int = dataclasses.field(metadata={"static": True})
 
 
-def make_inputs(case: Case, seed: int = 0) -> Inputs:
-    """Draws states, lengths (uniform in [3T/4, T], the first T) and independent hard gates."""
-    rng = np.random.default_rng(seed)
-    lengths = rng.integers(max(1, 3 * case.steps // 4), case.steps + 1, size=case.batch)
-    # The first row has the full length, because batches are padded to their longest row.
-    lengths[0] = case.steps
+def make_inputs(case: Case) -> Inputs:
+    """Draws states, lengths and independent hard gates."""
+    rng = np.random.default_rng(0)
+    lengths = _harness.draw_lengths(rng, case.batch, case.steps)
     mask = np.arange(case.steps)[None, :] < lengths[:, None]
     gates = rng.random(mask.shape) < case.density
     states = rng.normal(size=(*mask.shape, case.width))
@@ -103,10 +103,10 @@ def compact(case: Case, inputs: Inputs) -> tuple[jax.Array, jax.Array]:
     return pool.pooled, pool.weights
 
 
-def measure(case: Case, repeats: int, seed: int = 0) -> Json:
+def measure(case: Case, repeats: int) -> Json:
     """Measures a case. The entry "difference" is the largest difference between the results of both
     forms."""
-    inputs = make_inputs(case, seed)
+    inputs = make_inputs(case)
     forms = {
         form.__name__: functools.partial(jax.jit(functools.partial(form, case)), inputs)
         for form in (dense, compact)
@@ -133,32 +133,13 @@ def verdict(ratio: float) -> str:
 class Options(_harness.Options):
     """Times attention that scores only open tokens against attention that scores all, forward."""
 
-    scores: tuple[Score, ...] = ("mlp1", "zhou")
-    """The score functions: mlp1 is w . tanh(W h + b), zhou is w . tanh(h)."""
-    steps: tuple[int, ...] = (231, 1000)
-    """The padded lengths T; the lengths of rows are between 3T/4 and T."""
-    densities: tuple[float, ...] = (0.05, 0.2, 0.5, 0.8)
-    """The shares of open gates."""
-    batch: int = 32
-    """The number of rows B."""
-    width: int = 200
-    """The width D of the states."""
     repeats: int = 15
-    seed: int = 0
-    """The seed of states, lengths and gates."""
 
 
 def main(options: Options) -> Records:
     """Measures, prints and returns a row for each case."""
-    at_least_1(options, "repeats", "batch", "width")
-    if not all(steps >= 1 for steps in options.steps):
-        raise ValueError(f"steps must be at least 1, got {options.steps}")
-    if not all(0 <= density <= 1 for density in options.densities):
-        raise ValueError(f"densities must be in [0, 1], got {options.densities}")
-    sizes = {"batch": options.batch, "width": options.width}
-    grid = itertools.product(options.scores, options.steps, options.densities)
-    cases = [Case(score=score, steps=steps, density=share, **sizes) for score, steps, share in grid]
-    results = [measure(case, options.repeats, options.seed) for case in cases]
+    at_least_1(options, "repeats")
+    results = [measure(case, options.repeats) for case in CASES]
     heads = (
         *("score", "B", "T", "D", "density", "capacity"),
         *("dense ms", "compact ms", "compact / dense", "pays"),

@@ -11,7 +11,6 @@ compiled with these options.
 
 import dataclasses
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -27,7 +26,6 @@ from experiments.core.kinds import Array, Batch, Json, Records
 from gatedjax import models
 from gatedjax._utils.options import Unset
 from gatedjax.models._classification import ClassifierTask
-from gatedjax.models.ga_reader import GAReaderCharacters
 from gatedjax.training import init_state, make_train_step
 
 Model = Literal["lstm", "gru", "rau", "ga_net", "agt", "ga_reader", "ssan"]
@@ -86,48 +84,28 @@ class FlaxClassifier(nn.Module):
 
 def task_of(model: Model, layers: int, **options: Any) -> Any:
     """Returns a small network with a given depth; its widths hardly matter for compilation."""
+    sizes: Json = {"num_layers": layers, "hidden": WIDTH, **options}
+    with_words = {**sizes, "embedding_dim": WIDTH}
     if model == "ga_net":
-        net = models.GANetConfig(
-            num_layers=layers, embedding_dim=WIDTH, hidden=WIDTH, aux_hidden=WIDTH, **options
-        )
+        net = models.GANetConfig(aux_hidden=WIDTH, **with_words)
         return models.GANetTask(models.GANet(net, VOCABULARY, CLASSES))
     if model == "agt":
-        agt = models.AGTConfig(num_layers=layers, embedding_dim=WIDTH, hidden=WIDTH, **options)
-        return models.AGTTask(models.AGT(agt, VOCABULARY, CLASSES))
+        return models.AGTTask(models.AGT(models.AGTConfig(**with_words), VOCABULARY, CLASSES))
     if model == "ga_reader":
-        reader = models.GAReaderConfig(
-            hops=layers,
-            embedding_dim=WIDTH,
-            hidden=WIDTH,
-            characters=GAReaderCharacters(char_dim=0),
-            dropout=0.0,
-            **options,
-        )
-        return models.GAReaderTask(models.GAReader(reader, ga_reader.VOCABULARY))
+        return ga_reader.make_task(ga_reader.Sizes(hops=layers, hidden=WIDTH, embedding_dim=WIDTH))
     if model == "ssan":
-        ssan = models.SSANProbeConfig(
-            num_layers=layers,
-            hidden=WIDTH,
-            filter_size=2 * WIDTH,
-            num_heads=2,
-            **options,
-        )
+        ssan = models.SSANProbeConfig(filter_size=2 * WIDTH, num_heads=2, **sizes)
         return models.SSANProbeTask(models.SSANProbe(ssan, VOCABULARY, CLASSES))
-    rau = models.RAUConfig(
-        cell=model, num_layers=layers, embedding_dim=WIDTH, hidden=WIDTH, **options
-    )
+    rau = models.RAUConfig(cell=model, **with_words)
     return models.RAUTask(models.RAUClassifier(rau, CLASSES, VOCABULARY))
 
 
 def make_batch(model: Model, words: int) -> Batch:
     """Draws texts; the first has the full length."""
     if model == "ga_reader":
-        small = ga_reader.Options(batch=BATCH, document=words, query=words)
-        return ga_reader.make_batch(small)
+        return ga_reader.make_batch(ga_reader.Sizes(batch=BATCH, document=words, query=words))
     rng = np.random.default_rng(0)
-    lengths = rng.integers(max(1, 3 * words // 4), words + 1, BATCH).astype(np.int32)
-    # The first row has the full length, because batches are padded to their longest row.
-    lengths[0] = words
+    lengths = _harness.draw_lengths(rng, BATCH, words)
     real = np.arange(words)[None, :] < lengths[:, None]
     return {
         "tokens": (rng.integers(2, VOCABULARY, real.shape) * real).astype(np.int32),
@@ -158,7 +136,7 @@ def figures_of(task: Any, batch: Batch, clock: Callable[[], float]) -> dict[str,
 def measure(model: Model, layers: int, words: int, options: Options) -> Json:
     """Measures a network at a size, with its options and with Flax as far as they exist. Returns
     the median figures of each contestant; the ratio if there is a network of Flax."""
-    clock = time.perf_counter if options.clock == "wall" else time.process_time
+    clock = _harness.CLOCKS[options.clock]
     batch = make_batch(model, words)
     tasks = {"ours": task_of(model, layers)}
     for name, again in AGAIN.get(model, {}).items():

@@ -27,7 +27,6 @@ from gatedjax._utils.types import Output
 from gatedjax.models import GANet, GANetConfig, GateConfig
 from gatedjax.models._types import Batch
 
-Score = Literal["zhou", "mlp1"]
 GatesOn = Literal["attention", "input"]
 VOCABULARY, CLASSES = 1000, 2
 PARTS, KINDS = ("backbone", "auxiliary"), ("governed", "input")
@@ -40,41 +39,41 @@ class Options(_harness.Options):
     The option for a backbone that reads only open words is `--model.gates.gates-on input`.
     """
 
-    densities: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5, 0.8, 1.0)
-    """The shares of open gates."""
-    score: Score = "zhou"
-    """The attention score."""
-    batch: int = 32
-    """The number of texts B."""
-    words: int = 231
-    """The padded length T; lengths of texts are between 3T/4 and T."""
-    width: int = 100
-    """The width of word vectors, and of each direction of backbone and auxiliary network."""
-    layers: int = 2
-    """The number of layers of the backbone."""
     repeats: int = 11
-    seed: int = 0
-    """The seed of parameters, words and lengths."""
 
 
-def make_batch(options: Options) -> Batch:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Case:
+    """The texts B, their padded length T, the width of word vectors and of each direction of
+    backbone and auxiliary network, the layers of the backbone, and the shares of open gates."""
+
+    batch: int = 32
+    words: int = 231
+    width: int = 100
+    layers: int = 2
+    densities: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5, 0.8, 1.0)
+
+
+CASE = Case()
+
+
+def make_batch(case: Case) -> Batch:
     """Draws texts; the first has the full length."""
-    rng = np.random.default_rng(options.seed)
-    lengths = rng.integers(max(1, 3 * options.words // 4), options.words + 1, options.batch)
-    lengths[0] = options.words
-    tokens = rng.integers(2, VOCABULARY, (options.batch, options.words))
-    tokens *= np.arange(options.words) < lengths[:, None]
+    rng = np.random.default_rng(0)
+    lengths = _harness.draw_lengths(rng, case.batch, case.words)
+    tokens = rng.integers(2, VOCABULARY, (case.batch, case.words))
+    tokens *= np.arange(case.words) < lengths[:, None]
     return {"tokens": jnp.asarray(tokens, jnp.int32), "lengths": jnp.asarray(lengths, jnp.int32)}
 
 
-def make_model(options: Options, gates_on: GatesOn) -> GANet:
+def make_model(case: Case, gates_on: GatesOn) -> GANet:
     """Returns the network; its gates are open at an open probability above 1/2."""
     config = GANetConfig(
-        embedding_dim=options.width,
-        hidden=options.width,
-        aux_hidden=options.width,
-        num_layers=options.layers,
-        score=options.score,
+        embedding_dim=case.width,
+        hidden=case.width,
+        aux_hidden=case.width,
+        num_layers=case.layers,
+        score="zhou",
         gates=GateConfig(gates_on=gates_on, test_gate="threshold"),
     )
     return GANet(config, VOCABULARY, CLASSES)
@@ -141,18 +140,18 @@ def run_part(model: GANet, name: str, params: Params, batch: Batch) -> Output:
     return model.apply({"params": params}, method=run)
 
 
-def measure(options: Options) -> Records:
+def measure(case: Case, repeats: int) -> Records:
     """Measures all densities. Returns for each density the number of slots, the medians in ms per
     batch, and the ratios compact / call."""
-    batch = make_batch(options)
-    first, gated = make_model(options, "attention"), make_model(options, "input")
-    params = jax.jit(first.init)(jax.random.key(options.seed), batch)["params"]
+    batch = make_batch(case)
+    first, gated = make_model(case, "attention"), make_model(case, "input")
+    params = jax.jit(first.init)(jax.random.key(0), batch)["params"]
     encoded: Any = first.apply({"params": params}, batch, method=GANet.encode)
     logits = np.asarray(encoded.gate_logits)
     rows = []
-    for density in options.densities:
+    for density in case.densities:
         tuned, is_open = with_density(params, logits, density)
-        capacity = min(F.plan_capacity(is_open.sum(axis=-1)), options.words)
+        capacity = min(F.plan_capacity(is_open.sum(axis=-1)), case.words)
         seen = (encoded.states, jnp.asarray(is_open, jnp.float32), encoded.mask)
         calls = {name: partial(run_part, first, name, tuned, batch) for name in PARTS}
         for form, slots in (("call", 0), ("compact", capacity)):
@@ -162,7 +161,7 @@ def measure(options: Options) -> Records:
             short, full = (np.asarray(calls[f"{kind} {form}"]()) for form in ("compact", "call"))
             # The ratio is only meaningful if both forms compute the same scores.
             np.testing.assert_allclose(short, full, rtol=1e-3, atol=1e-4)
-        times_of = _harness.times_ms(calls, options.repeats)
+        times_of = _harness.times_ms(calls, repeats)
         rows.append(
             {
                 "density": density,
@@ -177,14 +176,12 @@ def measure(options: Options) -> Records:
 def main(options: Options) -> Records:
     """Measures, prints and returns a row for each density: ms per text of call > compact (ratio),
     and of the parts."""
-    at_least_1(options, "repeats", "batch", "words", "width", "layers")
-    if not options.densities or not all(0 < density <= 1 for density in options.densities):
-        raise ValueError(f"densities must be in (0, 1], got {options.densities}")
-    rows = measure(options)
+    at_least_1(options, "repeats")
+    rows = measure(CASE, options.repeats)
     heads = ("density", "slots", *KINDS, *PARTS)
     lines = []
     for row in rows:
-        per_text = {name: f"{ms / options.batch:.2f}" for name, ms in row["ms"].items()}
+        per_text = {name: f"{ms / CASE.batch:.2f}" for name, ms in row["ms"].items()}
         both = [
             f"{per_text[f'{k} call']} > {per_text[f'{k} compact']} ({row['ratios'][k]:.2f})"
             for k in KINDS
@@ -192,8 +189,8 @@ def main(options: Options) -> Records:
         parts = [per_text[name] for name in PARTS]
         lines.append([f"{row['density']:.2f}", str(row["capacity"]), *both, *parts])
     title = (
-        f"GA-Net, ms per text, call > compact (ratio): B {options.batch}, T {options.words}, "
-        f"width {options.width}, {options.layers} layers, score {options.score}, float32"
+        f"GA-Net, ms per text, call > compact (ratio): B {CASE.batch}, T {CASE.words}, "
+        f"width {CASE.width}, {CASE.layers} layers, score zhou, float32"
     )
     _harness.publish(options, rows, title, heads, lines, texts=0)
     return rows

@@ -6,7 +6,6 @@ compiled as a single program.
 """
 
 import dataclasses
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,7 @@ from flax import struct
 
 from experiments.benchmarks import _harness
 from experiments.core.config import at_least_1
-from experiments.core.kinds import Array, Json
-from experiments.core.records import read_json
+from experiments.core.kinds import Array, Json, Records
 from gatedjax._utils.options import Unset
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask, ga_reader_optimizer
 from gatedjax.models.ga_reader import GAReaderCharacters
@@ -28,7 +26,22 @@ from gatedjax.training import init_state, make_optimizer, make_train_step
 COMMAND = "python -m experiments.benchmarks.ga_reader --docs"
 OURS, CLIPPED, FLAX = "gatedjax", "gatedjax, clipped in every step", "flax nn.RNN(GRUCell)"
 VOCABULARY = 2000
-SIZES = ("batch", "document", "query", "hidden", "hops", "embedding_dim", "repeats")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """The rows B, the padded lengths N and Q, the width H of a GRU per direction, the hops K, and
+    the width of the word vectors."""
+
+    batch: int = 32
+    document: int = 512
+    query: int = 32
+    hidden: int = 128
+    hops: int = 3
+    embedding_dim: int = 100
+
+
+SIZES = Sizes()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,36 +54,17 @@ class Options(_harness.Options):
     1 ours is faster.
     """
 
-    batch: int = 32
-    """The number of rows B."""
-    document: int = 512
-    """The padded document length N."""
-    query: int = 32
-    """The padded query length Q."""
-    hidden: int = 128
-    """The width H of a GRU per direction."""
-    hops: int = 3
-    """The number of hops K."""
-    embedding_dim: int = 100
-    """The width of the word vectors."""
-    seed: int = 0
-    """The seed of the texts."""
     docs: Unset[Path] = None
-    """A Markdown file in which the table is replaced, with the figures of this run or of
-    --figures."""
-    figures: Unset[Path] = None
-    """A file written with --json. With it --docs is written from the file, and no step is
-    measured."""
+    """A Markdown file in which the section with the table is replaced."""
 
 
-def make_batch(options: Options) -> dict[str, np.ndarray]:
+def make_batch(sizes: Sizes) -> dict[str, np.ndarray]:
     """Draws texts in which each of ten candidates occurs six times."""
-    rng = np.random.default_rng(options.seed)
-    rows, candidates, times = options.batch, 10, 6
+    rng = np.random.default_rng(0)
+    rows, candidates, times = sizes.batch, 10, 6
     batch: dict[str, np.ndarray] = {}
-    for name, size in (("document", options.document), ("query", options.query)):
-        lengths = rng.integers(max(1, 3 * size // 4), size + 1, rows).astype(np.int32)
-        lengths[0] = size
+    for name, size in (("document", sizes.document), ("query", sizes.query)):
+        lengths = _harness.draw_lengths(rng, rows, size)
         real = np.arange(size)[None, :] < lengths[:, None]
         batch[name] = (rng.integers(1, VOCABULARY, real.shape) * real).astype(np.int32)
         batch[f"{name}_lengths"] = lengths
@@ -136,20 +130,25 @@ class FlaxGAReader(nn.Module):
         return PeerOutput(jax.nn.log_softmax(scores))
 
 
-def make_tasks(options: Options) -> dict[str, GAReaderTask]:
-    """Returns the contestants by name; their losses and optimisers are the same."""
+def make_task(sizes: Sizes, **options: Any) -> GAReaderTask:
+    """Returns our reader of words without characters and dropout."""
     config = GAReaderConfig(
-        hops=options.hops,
-        hidden=options.hidden,
-        embedding_dim=options.embedding_dim,
+        hops=sizes.hops,
+        hidden=sizes.hidden,
+        embedding_dim=sizes.embedding_dim,
         characters=GAReaderCharacters(char_dim=0),
         dropout=0.0,
+        **options,
     )
-    clipped = dataclasses.replace(config, step_clip=10.0)
-    peer: Any = FlaxGAReader(options.hops, options.hidden, options.embedding_dim, VOCABULARY)
+    return GAReaderTask(GAReader(config, VOCABULARY))
+
+
+def make_tasks(sizes: Sizes) -> dict[str, GAReaderTask]:
+    """Returns the contestants by name; their losses and optimisers are the same."""
+    peer: Any = FlaxGAReader(sizes.hops, sizes.hidden, sizes.embedding_dim, VOCABULARY)
     return {
-        OURS: GAReaderTask(GAReader(config, VOCABULARY)),
-        CLIPPED: GAReaderTask(GAReader(clipped, VOCABULARY)),
+        OURS: make_task(sizes),
+        CLIPPED: make_task(sizes, step_clip=10.0),
         FLAX: GAReaderTask(peer),
     }
 
@@ -162,75 +161,44 @@ def compile_step(task: GAReaderTask, batch: dict[str, np.ndarray]) -> _harness.S
     return _harness.Steps(step, state, jax.device_put(batch), jax.random.key(0))
 
 
-def measure(options: Options) -> Json:
-    """Measures the contestants in turns. Returns "options", "machine", "load" before and after, and
-    "rows", the figures of each contestant."""
-    load = os.getloadavg()[0]
-    batch = make_batch(options)
-    ready = {name: compile_step(task, batch) for name, task in make_tasks(options).items()}
-    rows = _harness.measure(ready, options.repeats, OURS)
-    for name, contestant in ready.items():
-        rows[name] |= {k: getattr(contestant, k) for k in ("compile_s", "memory_bytes")}
-    return {
-        "options": {name: getattr(options, name) for name in (*SIZES, "seed")},
-        "machine": _harness.machine(),
-        "load": [load, os.getloadavg()[0]],
-        "rows": rows,
-    }
-
-
-_HEADS = ("step of", "ms (median)", "ms (fastest)", "time / ours", "MB", "compile, s")
-
-
-def _lines(result: Json) -> list[list[str]]:
+def measure(sizes: Sizes, repeats: int) -> Records:
+    """Measures the contestants in turns. Returns the figures of each contestant."""
+    batch = make_batch(sizes)
+    ready = {name: compile_step(task, batch) for name, task in make_tasks(sizes).items()}
+    rows = _harness.measure(ready, repeats, OURS)
+    facts = ("compile_s", "memory_bytes")
     return [
-        [
-            name,
-            f"{row['ms']:.0f}",
-            f"{row['min_ms']:.0f}",
-            f"{row['ratio']:.2f}",
-            f"{1e-6 * row['memory_bytes']:.0f}",
-            f"{row['compile_s']:.1f}",
-        ]
-        for name, row in result["rows"].items()
+        {"step of": name, **rows[name], **{fact: getattr(contestant, fact) for fact in facts}}
+        for name, contestant in ready.items()
     ]
 
 
-def _title(result: Json) -> str:
-    o = result["options"]
-    return (
-        f"Training step of the GA Reader, B {o['batch']}, N {o['document']}, Q {o['query']}, "
-        f"H {o['hidden']}, K {o['hops']}, {o['repeats']} turns"
+HEADS = ("step of", "ms (median)", "ms (fastest)", "time / ours", "MB", "compile, s")
+
+
+def cells_of(row: Json) -> list[str]:
+    """Returns the cells of a row."""
+    return [
+        row["step of"],
+        f"{row['ms']:.0f}",
+        f"{row['min_ms']:.0f}",
+        f"{row['ratio']:.2f}",
+        f"{1e-6 * row['memory_bytes']:.0f}",
+        f"{row['compile_s']:.1f}",
+    ]
+
+
+def main(options: Options) -> Records:
+    """Measures, prints and returns the figures of each contestant."""
+    at_least_1(options, "repeats")
+    rows = measure(SIZES, options.repeats)
+    title = (
+        f"Training step of the GA Reader, B {SIZES.batch}, N {SIZES.document}, Q {SIZES.query}, "
+        f"H {SIZES.hidden}, K {SIZES.hops}, {options.repeats} turns"
     )
-
-
-def docs_section(result: Json) -> str:
-    """Returns the table and a description of the machine, in Markdown."""
-    about = result["machine"]
-    versions = ", ".join(f"{k} {about['versions'][k]}" for k in ("jax", "jaxlib", "flax"))
-    low, high = result["load"]
-    notes = (
-        f"{_title(result)}. Machine: {about['processor']}, {about['cores']} cores, backend "
-        f"{about['backend']}, Python {about['python']}, {versions}; load average (this process "
-        f"included) {low:.1f} before and {high:.1f} after."
-    )
-    return "\n".join([notes, "", *_harness.markdown_table(_HEADS, _lines(result))])
-
-
-def main(options: Options) -> Json:
-    """Measures, prints and returns the figures, or only writes the document from figures."""
-    at_least_1(options, *SIZES)
-    if options.figures is not None:
-        if options.docs is None:
-            raise ValueError("docs must be a page to write the figures into, got None: give --docs")
-        result = read_json(options.figures)
-    else:
-        result = measure(options)
-        _harness.render(_title(result), _HEADS, _lines(result))
-        _harness.write_figures(options.json, result)
-    if options.docs is not None:
-        _harness.replace_section(options.docs, COMMAND, docs_section(result))
-    return result
+    lines = list(map(cells_of, rows))
+    _harness.publish(options, rows, title, HEADS, lines, command=COMMAND, intro=f"{title}.")
+    return rows
 
 
 if __name__ == "__main__":

@@ -56,8 +56,6 @@ class Options(_harness.Options):
     devices: int = 1
     """The number of CPU devices that split the batch of JAX's contestants; torch keeps its
     threads."""
-    seed: int = 0
-    """The seed of the inputs and lengths."""
     docs: Unset[Path] = None
     """A Markdown file in which the tables are replaced, with the figures of this run or of
     --figures."""
@@ -273,14 +271,12 @@ def _make_gemm(devices: int, size: int = 2048) -> tuple[Callable[[], object], fl
     return lambda: product(rows, matrix), 2e-9 * size**3
 
 
-def measure(
-    case: peers.Case, contestants: list[str], repeats: int, seed: int = 0, queue: int = 1
-) -> Json:
+def measure(case: peers.Case, contestants: list[str], repeats: int, queue: int = 1) -> Json:
     """Measures the named contestants on a case. A row is {"missing": reason}, or has compile_s,
     memory_bytes, and for the kinds "forward" and "train" (with the gradients) kind_ms (the median),
     kind_min_ms, kind_all_ms and kind_gflops."""
     load = os.getloadavg()[0]
-    xs, lengths = peers.make_batch(case, seed)
+    xs, lengths = peers.make_batch(case)
     rows: dict[str, Json] = {}
     ready: dict[str, peers.Runs] = {}
     for name in contestants:
@@ -357,7 +353,7 @@ def main(options: Options) -> Records:
     with _harness.no_compilation_cache():
         for case in cases:
             names = list(options.contestants)
-            results.append(measure(case, names, options.repeats, options.seed, options.queue))
+            results.append(measure(case, names, options.repeats, options.queue))
             title, lines = _title(results[-1]), _rows(results[-1])
             _harness.render(title, _HEADS, lines, wrap=False)
             # The file is written after each case, so that an interrupted command loses only the

@@ -6,8 +6,7 @@ allocates in addition to arguments and results, at a length that is compiled and
 """
 
 import dataclasses
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,9 +28,6 @@ BASE = "standard"
 LAYERS: dict[str, tuple[str, Json]] = {
     BASE: ("standard attention (selector none)", {"selector": "none"}),
     "st": ("selective, st", {"selector": "st_gumbel"}),
-    "st_remat": ("selective, st, recomputed", {"selector": "st_gumbel", "remat": True}),
-    "soft": ("selective, soft", {"selector": "soft_gumbel"}),
-    "expect": ("selective, expect", {"selector": "mean_field"}),
     "shared": ("selective, st, one selection for all heads", {"share_heads": True}),
     "st_block": ("selective, st, 256 queries at a time", {"selector": "st_gumbel", "block": 256}),
     "block": ("standard attention, 256 queries at a time", {"selector": "none", "block": 256}),
@@ -39,37 +35,33 @@ LAYERS: dict[str, tuple[str, Json]] = {
 MEMORY = (BASE, "st", "st_block", "block")
 KINDS = ("training", "inference")
 FLAX = "flax MultiHeadDotProductAttention"
+ROWS, HEADS, TOKENS = 16, 8, 256
+"""The rows B and heads M of a layer, and the tokens N of each row, all of them real."""
+WIDTHS = (128, 256, 512)
+"""The widths d. The memory is that of the last."""
+LONG = 2048
+"""The number of tokens N of the row whose memory is computed."""
 Call = Callable[..., Any]
-Name = Literal["st", "st_remat", "soft", "expect", "shared"]
+Name = Literal["st", "shared"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(_harness.Options):
     """Times selective self-attention against standard attention, in training and inference."""
 
-    batch: int = 16
-    """The number of rows B."""
-    heads: int = 8
-    """The number of heads M."""
-    size: int = 256
-    """The number of tokens N of each row, all of them real."""
-    widths: tuple[int, ...] = (128, 256, 512)
-    """The widths d. The memory is that of the last."""
-    layers: tuple[Name, ...] = ("st", "soft", "expect", "shared")
+    layers: tuple[Name, ...] = ("st", "shared")
     """The layers to time, in addition to standard attention and the attention of flax."""
     repeats: int = 11
     clock: Literal["wall", "process"] = "wall"
     """The clock: wall time, or processor time of all threads, which depends less on the load of the
     machine."""
-    memory_size: int = 2048
-    """The number of tokens N for the memory of a row; 0 leaves it out."""
     docs: Path | None = None
     """A Markdown file in which the section with the tables is replaced."""
 
 
-def our_layer(name: str, heads: int, *, train: bool) -> tuple[nn.Module, Call]:
+def our_layer(name: str, *, train: bool) -> tuple[nn.Module, Call]:
     """Returns our layer, and a function of (parameters, inputs, mask, key) that runs it."""
-    layer = gnn.SelectiveSelfAttention(heads, **LAYERS[name][1])
+    layer = gnn.SelectiveSelfAttention(HEADS, **LAYERS[name][1])
 
     def call(v: Any, x: jax.Array, mask: jax.Array | None, key: jax.Array) -> jax.Array:
         rngs = {"gate": key} if train else {}
@@ -79,10 +71,10 @@ def our_layer(name: str, heads: int, *, train: bool) -> tuple[nn.Module, Call]:
     return layer, call
 
 
-def flax_layer(heads: int) -> tuple[nn.Module, Call]:
+def flax_layer() -> tuple[nn.Module, Call]:
     """Returns Flax's multi-head attention, which has no selector, and its function."""
     # Flax's layer has no gates, so that its function ignores the key of the draws.
-    layer = nn.MultiHeadDotProductAttention(heads)
+    layer = nn.MultiHeadDotProductAttention(HEADS)
     return layer, lambda v, x, mask, key: layer.apply(v, x, mask=nn.make_attention_mask(mask, mask))
 
 
@@ -91,12 +83,13 @@ def loss_of(call: Call) -> Call:
     return lambda *arguments: jnp.sum(call(*arguments) ** 2)
 
 
-def programs(options: Options, width: int, *, train: bool) -> dict[str, Callable[[], object]]:
-    """Compiles the layers, in training with the gradients of parameters and inputs. Returns for
-    each layer a function without arguments that runs it."""
-    shape = (options.batch, options.size, width)
-    inputs = jax.random.normal(jax.random.key(0), shape)
-    mask = F.length_mask(jnp.full(options.batch, options.size), options.size)
+def programs(
+    layers: Sequence[str], width: int, *, train: bool, rows: int = ROWS
+) -> dict[str, Callable[[], object]]:
+    """Compiles the layers, standard attention and that of Flax, in training with the gradients of
+    parameters and inputs. Returns for each a function without arguments that runs it."""
+    inputs = jax.random.normal(jax.random.key(0), (rows, TOKENS, width))
+    mask = F.length_mask(jnp.full(rows, TOKENS), TOKENS)
     key = jax.random.key(0)
 
     def program(layer: nn.Module, call: Call) -> Callable[[], object]:
@@ -104,20 +97,17 @@ def programs(options: Options, width: int, *, train: bool) -> dict[str, Callable
         compiled = jax.jit(jax.grad(loss_of(call), argnums=(0, 1)) if train else call)
         return lambda: compiled(variables, inputs, mask, key)
 
-    names = (BASE, *options.layers)
-    ours = {name: our_layer(name, options.heads, train=train) for name in names}
-    layers = {"flax": flax_layer(options.heads), **ours}
-    return {name: program(*layer) for name, layer in layers.items()}
+    ours = {name: our_layer(name, train=train) for name in (BASE, *layers)}
+    return {name: program(*layer) for name, layer in {"flax": flax_layer(), **ours}.items()}
 
 
 def measure(options: Options, *, train: bool) -> Records:
     """Measures all layers of a width in turns. Returns a row for each width and layer: the figures
     of `_harness.measure`, with ratios to standard attention, and the ratio to flax."""
-    clock = time.perf_counter if options.clock == "wall" else time.process_time
     rows: Records = []
-    for width in options.widths:
-        calls = programs(options, width, train=train)
-        measured = _harness.measure(calls, options.repeats, BASE, clock)
+    for width in WIDTHS:
+        calls = programs(options.layers, width, train=train)
+        measured = _harness.measure(calls, options.repeats, BASE, _harness.CLOCKS[options.clock])
         times_of = {name: row["all_ms"] for name, row in measured.items()}
         rows += [
             {
@@ -131,19 +121,18 @@ def measure(options: Options, *, train: bool) -> Records:
     return rows
 
 
-def memory(options: Options) -> Records:
+def memory() -> Records:
     """Computes the MiB that the programs allocate for a long row, in training and inference.
     Returns a row for each layer, with the same memory as a number of float32 arrays [B, M, N, N].
     """
-    shape = (1, options.memory_size, options.widths[-1])
-    inputs = jax.ShapeDtypeStruct(shape, jnp.float32)
+    inputs = jax.ShapeDtypeStruct((1, LONG, WIDTHS[-1]), jnp.float32)
     # Bytes of a float32 array [B, M, N, N], the unit in which the memory is compared.
-    pairs = options.heads * options.memory_size**2 * 4
+    pairs = HEADS * LONG**2 * 4
     rows = []
     for name in MEMORY:
         row: Json = {"layer": name}
         for kind, train in zip(KINDS, (True, False), strict=True):
-            layer, call = our_layer(name, options.heads, train=train)
+            layer, call = our_layer(name, train=train)
             # Shapes suffice to compile, so the long row needs no memory here.
             variables = jax.eval_shape(layer.init, jax.random.key(0), inputs)
             loss = loss_of(call)
@@ -196,7 +185,7 @@ def docs_section(options: Options, figures: Json) -> str:
         "Written by `python -m experiments.benchmarks.ssan --clock "
         f"{options.clock} --repeats {options.repeats} --layers {' '.join(options.layers)} "
         "--docs experiments/results/benchmarks/selective_attention.md`.",
-        f"One layer, B {options.batch}, M {options.heads}, N {options.size}, float32, {clock}, "
+        f"One layer, B {ROWS}, M {HEADS}, N {TOKENS}, float32, {clock}, "
         f"medians of {options.repeats} turns in one process; " + _harness.about(machine),
         "A selector adds two projections to four and one product over pairs to two: 1.5 times the "
         "multiplications of standard attention.",
@@ -204,31 +193,24 @@ def docs_section(options: Options, figures: Json) -> str:
         time_table(figures["training"]),
         "## Inference",
         time_table(figures["inference"]),
+        f"## Memory of one row of {LONG:,} tokens, d {WIDTHS[-1]}",
+        "What the compiled program allots beside arguments and results; in brackets, as how many "
+        "float32 arrays [B, M, N, N].",
+        memory_table(figures["memory"]),
+        "`block` computes weights for so many queries at a time, and again for the gradient: "
+        "nothing over pairs is stored. `remat` leaves the same to the compiler all at once; that "
+        "of a CPU merges the two computations, and nothing is saved.",
     ]
-    if figures["memory"]:
-        parts += [
-            f"## Memory of one row of {options.memory_size:,} tokens, d {options.widths[-1]}",
-            "What the compiled program allots beside arguments and results; in brackets, as how "
-            "many float32 arrays [B, M, N, N].",
-            memory_table(figures["memory"]),
-            "`block` computes weights for so many queries at a time, and again for the gradient: "
-            "nothing over pairs is stored. `remat` leaves the same to the compiler all at once; "
-            "that of a CPU merges the two computations, and nothing is saved.",
-        ]
     return "\n\n".join(parts)
 
 
 def main(options: Options) -> Json:
     """Measures, prints and returns the figures."""
-    at_least_1(options, "repeats", "batch", "heads", "size")
-    if not options.widths or min(options.widths) < 1:
-        raise ValueError(f"widths must be numbers of at least 1, got {options.widths}")
-    if options.memory_size < 0:
-        raise ValueError(f"memory_size must be at least 0, got {options.memory_size}")
+    at_least_1(options, "repeats")
     figures: Json = {
         "training": measure(options, train=True),
         "inference": measure(options, train=False),
-        "memory": memory(options) if options.memory_size else [],
+        "memory": memory(),
         "machine": _harness.machine(),
     }
     text = docs_section(options, figures)

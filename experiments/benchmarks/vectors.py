@@ -25,6 +25,10 @@ from gatedjax.text.sources._open import open_table
 COMMAND = "python -m experiments.benchmarks.vectors --docs"
 SIZES = (100, 300, 1000)
 """The numbers of texts that are drawn."""
+SHARES = (1.0, 0.3)
+"""The shares of the words that are read."""
+DRAWS = 3
+"""The number of draws, of which the table has the mean."""
 HEADS = ("set", "share", "texts", *(f"{size:,} texts" for size in SIZES), "all texts")
 
 
@@ -42,10 +46,6 @@ class Options:
     """The sets: a name, and two files that `gatedjax train` reads."""
     vectors: str = "wordllama"
     """A file of vectors, or the name of a package."""
-    share: float = 0.3
-    """The share of the words that are read, in addition to all words."""
-    draws: int = 3
-    """The number of draws, of which the table has the mean."""
     json: Unset[Path] = None
     """A file for the figures, in addition to the table."""
     docs: Unset[Path] = None
@@ -63,29 +63,28 @@ def _read(path: str, classes: tuple[object, ...] | None) -> tuple[list[str], Cor
     return [record.inputs[0] for record in records], corpus
 
 
-def measure(name: str, train: str, test: str, options: Options) -> Records:
+def measure(name: str, train: str, test: str, vectors_file: str) -> Records:
     """Returns the rows of a set, with all words and with a share of them."""
     texts, corpus = _read(train, None)
     labels = np.asarray(corpus.labels)
     test_texts, test_corpus = _read(test, corpus.classes)
-    shares = sorted({1.0, options.share}, reverse=True)
     rows: Records = [
-        {"set": name, "share": share, "texts": len(texts), "accuracy": {}} for share in shares
+        {"set": name, "share": share, "texts": len(texts), "accuracy": {}} for share in SHARES
     ]
     for size in (*(size for size in SIZES if size < len(texts)), len(texts)):
         scores = []  # [draws, 2, shares]
-        for seed in range(options.draws if size < len(texts) else 1):
+        for seed in range(DRAWS if size < len(texts) else 1):
             drawn = np.random.default_rng(seed).permutation(len(texts))[:size]
             splitter = Splitter(learn_units(Tokenizer(LEXICON_KIND), [texts[i] for i in drawn]))
             words = [splitter.split(texts[i]) for i in drawn]
             held = list(map(splitter.split, test_texts))
-            vectors = read_vectors(options.vectors, {word for text in words for word in text})
+            vectors = read_vectors(vectors_file, {word for text in words for word in text})
             scores.append(
                 [
                     [
                         np.mean(lexicon.read(held).probabilities.argmax(1) == test_corpus.labels)
                         for lexicon in fit_lexicon(
-                            words, labels[drawn], len(corpus.classes), shares, vectors=given
+                            words, labels[drawn], len(corpus.classes), SHARES, vectors=given
                         )
                     ]
                     for given in (None, vectors)
@@ -110,12 +109,12 @@ def cells_of(row: Json) -> list[str]:
 def main(options: Options) -> Records:
     """Measures, prints and returns two rows for each set."""
     sets = _harness.parse_sets(options.sets)
-    rows = [row for name, files in sets.items() for row in measure(name, *files, options)]
+    rows = [row for name, files in sets.items() for row in measure(name, *files, options.vectors)]
     lines, title = list(map(cells_of, rows)), "a lexicon with and without vectors"
     intro = (
         f"Written by `{COMMAND} experiments/results/benchmarks/own_text.md --vectors "
         f"{Path(options.vectors).name} NAME=TRAIN,TEST ...`: test accuracy without vectors → "
-        f"with vectors, the mean of {options.draws} draws."
+        f"with vectors, the mean of {DRAWS} draws."
     )
     _harness.publish(options, rows, title, HEADS, lines, command=COMMAND, intro=intro)
     return rows

@@ -116,11 +116,6 @@ def scaled(test: analysis.TwoWay | None, factor: float) -> analysis.TwoWay | Non
     )
 
 
-def label_of(label: str, records: Records) -> str:
-    """Returns the name of a data set, with "other data" if the records are not of the paper's."""
-    return label + OTHER_DATA * other_data(records)
-
-
 def case_of(
     claim: str,
     label: str,
@@ -139,7 +134,7 @@ def case_of(
     favours the second system of the comparison. `equal_search` is True if the settings of both
     systems come from searches of the same size. The other arguments are fields of `Case`;
     `why_not_run` is the reason of a comparison that was not run."""
-    label = label_of(label, records)
+    label += OTHER_DATA * other_data(records)
     if comparison is None:
         reasons = (why_not_run,) * bool(why_not_run)
         return Case(claim=claim, label=label, paper=paper, unit=unit, remarks=reasons)

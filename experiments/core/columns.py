@@ -221,14 +221,11 @@ def hardware(row: TableRow) -> str:
 
 
 BATCH = first("batch", "config.data.batch_size")
-"""The batch size."""
 RATE = first("lr", "config.train.optimizer.learning_rate", "g")
-"""The learning rate."""
 SECONDS = Column(
     "seconds",
     lambda row: f"{np.mean([record.get('seconds', 0.0) for record in row.records]):.0f}",
 )
-"""The mean wall time of a run."""
 MILLISECONDS = Column("ms per step", _milliseconds)
 """The mean time of a step; a dash if no record has it."""
 PROGRESS = (

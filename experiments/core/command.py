@@ -10,7 +10,7 @@ import tyro
 
 from experiments.core import cli
 from experiments.core.curves import hardware, say_differences, software, stop_message
-from experiments.core.experiment import Place, Run, lanes_that_fit, run_lanes
+from experiments.core.experiment import Place, Run, run_lanes
 from experiments.core.experiment import run as run_one
 from experiments.core.kinds import Config, Record, Records
 from experiments.core.origins import origin_of
@@ -206,10 +206,6 @@ def _run_together(job: Job, cell: Cell, missing: Missing) -> Missing:
         # The seeds of a program are consecutive, so the seeds up to the first gap are counted.
         neighbours = sum(seed == first + place for place, (seed, _) in enumerate(fresh))
         count = min(options.lanes, neighbours) if config.allows_lanes else 1
-        # The memory is measured only if several seeds are wanted, because a step is compiled for
-        # it.
-        if count > 1:
-            count = min(count, lanes_that_fit(paper.experiment(config), config.train))
         if count == 1:
             separate.append(fresh.pop(0))
             continue

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from experiments.core.kinds import Json, Record, Records
+from experiments.core.kinds import Record, Records
 from experiments.core.origins import origin_of
 from experiments.core.records import COLLAPSED, has_collapsed
 from experiments.core.text import correctness
@@ -165,7 +165,11 @@ def compare(
         [score for record in rows if (score := last_accuracy(record)) is not None]
         for rows in (ours, theirs)
     ]
-    settings = [[_settings(record) for record in rows] for rows in (ours, theirs)]
+    # Two compared runs should share their settings of data and training.
+    settings = [
+        [(record["config"]["data"], record["config"]["train"]) for record in rows]
+        for rows in (ours, theirs)
+    ]
     # Older records lack the result at the last step, and the test needs it for all seeds.
     has_last = len(last[0]) == len(last[1]) == len(seeds)
     return Comparison(
@@ -253,11 +257,6 @@ def _test(
         return None
     first, second = scores
     return analysis.two_way_test(first, second, groups=groups, means_a=means[0], means_b=means[1])
-
-
-def _settings(record: Record) -> tuple[Json, Json]:
-    """Returns (data, training): the settings of a record that two compared runs should share."""
-    return record["config"]["data"], record["config"]["train"]
 
 
 def p_text(p: float) -> str:

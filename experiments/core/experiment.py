@@ -1,8 +1,6 @@
 """A run of any network: from data to trained parameters and a record of the results."""
 
 import dataclasses
-import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -340,36 +338,3 @@ def _lanes(
         task = tasks[lane.value]
         alone = dataclasses.replace(alone, model=task.model.config)
         yield dataclasses.replace(experiment, task=task), alone, lane, result
-
-
-def lanes_that_fit(experiment: Experiment, training: TrainConfig) -> int:
-    """Returns the number of seeds that fit into half of the memory of the devices. XLA reports the
-    memory that a step of a seed needs at the largest shape, and each lane needs as much. On a CPU
-    the memory is that of the machine."""
-    task, train = experiment.task, experiment.train(training.seed)
-    tx = gtraining.make_optimizer(training.optimizer, training.num_steps)
-    batch = _largest(train)
-    key = jax.random.key(0)
-    state = jax.eval_shape(lambda k: gtraining.init_state(task, tx, k, batch), key)
-    step = jax.jit(gtraining.make_train_step(task, tx), donate_argnums=0)
-    memory = step.lower(state, batch, key).compile().memory_analysis()
-    size = sum(
-        math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves((state, state.params))
-    )
-    if memory is not None:
-        size += memory.temp_size_in_bytes
-    device = jax.local_devices()[0]
-    # The CPU has no such statistics, and its memory is that of the machine.
-    stats = device.memory_stats()
-    if stats and "bytes_limit" in stats:
-        room = stats["bytes_limit"] * jax.local_device_count()
-    else:
-        room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(1, room // 2 // size)
-
-
-def _largest(train: Batches) -> dict[str, np.ndarray]:
-    def size(batch: dict[str, np.ndarray]) -> int:
-        return sum(np.size(column) for column in batch.values())
-
-    return max((train[step] for step in range(len(train))), key=size)

@@ -39,8 +39,6 @@ OPTIONS = {
     "learning_rate": "train.optimizer.learning_rate",
     "batch_size": "data.batch_size",
     "embeddings": "data.embeddings",
-    "fraction": "data.fraction",
-    "max_doc_len": "data.max_doc_len",
     "hidden": "model.hidden",
     "note": "data.note",
 }

@@ -96,9 +96,9 @@ class TableOptions:
     rerun: bool = False
     """Repeat the runs that have a record or a work folder, from the start."""
     lanes: int = 1
-    """Number of seeds of a cell that are trained together in one program, as far as they fit into
-    memory. In a cell with an interrupted run that run is continued separately. Figures that show
-    the inside of a network need a run that was trained separately."""
+    """Number of seeds of a cell that are trained together in one program. In a cell with an
+    interrupted run that run is continued separately. Figures that show the inside of a network need
+    a run that was trained separately."""
     cpu_devices: CpuDevices = None
     """CPU devices to split a batch over (default: one per core)."""
     cell: Unset[str] = None
@@ -290,7 +290,6 @@ class Figure(Table):
 
 
 RENDER = Table(about="only rewrite RESULTS.md from the finished runs")
-"""The table "render", which all papers have."""
 CHART = Figure(
     after=lambda job: draw_chart(
         job.paper.title,
@@ -300,7 +299,6 @@ CHART = Figure(
     ),
     about="chart of the paper's differences and numbers against ours, from the finished runs",
 )
-"""The figure "chart", which all papers have."""
 COMMON: Mapping[str, Table] = {"chart": CHART, "render": RENDER}
 """The tables and figures that all papers have, by the names of their commands."""
 Section = Table | Callable[[Store], Iterable[Table]]

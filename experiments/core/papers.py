@@ -39,7 +39,6 @@ PAPERS: dict[str, Paper] = {
         {
             " --preset toy": "train one reader and test it",
             ".tables table2": _TABLES,
-            " answer": "ask a trained reader a question",
             " make-cloze": "make questions of books",
         },
     ),
@@ -52,7 +51,6 @@ PAPERS: dict[str, Paper] = {
         {
             " --preset bshift_local": "train one network and test it",
             ".tables table2": _TABLES,
-            " translate": "translate with a finished run",
             " make-probes": "make the probes BShift and word reordering of sentences",
         },
     ),
@@ -67,7 +65,6 @@ BENCHMARKS = (
     "own_text",
     "recurrence",
     "ssan",
-    "training",
     "vectors",
 )
 """The commands of `experiments.benchmarks`."""

@@ -29,7 +29,7 @@ from experiments.ga_net.picture import DARK, LIGHT, Row, draw_picture
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax._utils.cpu import prepare_cpu
-from gatedjax._utils.options import CpuDevices, Unset
+from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import clean, new_console
 
 
@@ -41,10 +41,6 @@ class DemoConfig:
     """Folder for metrics, checkpoints and the picture; finished runs in it are not repeated."""
     num_steps: Unset[int] = None
     """Training steps per model (default: the preset's)."""
-    seed: int = 0
-    """The seed of parameters, data order and gates."""
-    cpu_devices: CpuDevices = None
-    """The number of CPU devices that split a batch (default: one per core)."""
 
 
 SYSTEMS = {
@@ -101,7 +97,7 @@ class Removal:
 def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     options = parse_many(DemoConfig, args, "python -m experiments.ga_net.demo")
-    prepare_cpu(options.cpu_devices)
+    prepare_cpu(None)
     console = new_console()
     preset = PRESETS["polarity"]
     if options.num_steps is not None:
@@ -114,7 +110,7 @@ def main(args: list[str] | None = None) -> int:
         console.rule(f"training {name}")
         # The systems have the same seed, so that they see the same batches in the same order.
         workdir = options.workdir if system == "attention" else options.workdir / system
-        changes = {"workdir": str(workdir), "train.seed": options.seed}
+        changes = {"workdir": str(workdir), "train.seed": 0}
         with refusals():
             runs[system] = run_of(DEMO, with_changes(preset, {**changes, **CHANGES[system]}))
         if runs[system].fit.stopped == "signal":

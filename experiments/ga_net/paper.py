@@ -10,7 +10,6 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from rich.console import Console
 
-from experiments.core import cli
 from experiments.core import columns as c
 from experiments.core import paper as core
 from experiments.core.claims import Number, number_of, untested
@@ -119,24 +118,9 @@ VARIANTS = core.variants(
 class GANetOptions(core.TableOptions):
     """Options of the tables of this paper."""
 
-    systems: tuple[SystemName, ...] = tuple(reported.SYSTEMS)
-    """Systems to train in table2 and table3, and in roar, which only has ganet and soft."""
     embeddings: Unset[str] = None
     """GloVe file (default: the preset's); "none" starts from random vectors."""
-    measures: tuple[roar.Measure, ...] = roar.MEASURES
-    """Importances to train in roar, if a system has them; its seeds share a single program."""
-    shares: tuple[float, ...] = analysis.ROAR_SHARES
-    """Shares of the words that roar masks, increasing, in [0, 1]; 0 and 1 are always trained."""
-    texts: int = 1000
-    """Largest number of test texts in faithfulness."""
-    owned: ClassVar = {"measures": ("roar",), "shares": ("roar",), "texts": ("faithfulness",)}
     random_vectors: ClassVar = ("polarity",)
-
-    def check(self) -> None:
-        """Exits with status 2 if the options contradict each other."""
-        # The options are checked before any training, because a table may train for hours.
-        cli.check_counts(self, "texts")
-        roar.check(self)
 
 
 def gated(row: core.TableRow) -> bool:
@@ -161,7 +145,6 @@ TABLE2 = core.Table(
     about="accuracy and density of the four systems",
     data=reported.DATA,
     variants=("bilstm", "local", "soft", "ganet"),
-    trained=lambda job, data: [name for name in job.table.variants if name in job.options.systems],
     columns=(
         c.data(),
         c.variant(),
@@ -361,7 +344,7 @@ TABLE3 = core.Table(
     about="attention operations",
     data=reported.DATA,
     variants=("ganet",),
-    trained=lambda job, data: [name for name in reported.FLOPS if name in job.options.systems],
+    trained=lambda job, data: reported.FLOPS,
     columns=(
         c.data(),
         paper_operations("paper: soft", lambda soft, ganet: short(soft)),

@@ -10,11 +10,10 @@ import itertools
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
-from experiments.core.cli import fail
 from experiments.core.command import check_cells, remove_workdir
 from experiments.core.curves import finish, stop_message
 from experiments.core.experiment import Experiment, Place, Run, run_lanes
@@ -32,14 +31,16 @@ from gatedjax._utils.terminal import say
 
 Measure = Literal["gates", "attention", "gradient", "random"]
 """An importance that ranks words."""
-MEASURES: tuple[Measure, ...] = get_args(Measure)
 ROWS: dict[SystemName, tuple[Measure, ...]] = {
     "ganet": ("gates", "gradient", "random"),
     "soft": ("attention", "gradient", "random"),
 }
 """The importances that rank the words of each system; the random importance is the reference."""
+CURVES = [(system, measure) for system, measures in ROWS.items() for measure in measures]
 EVERYWHERE = (0.0, 1.0)
 """Shares at which all importances have the same texts, and so the same networks."""
+SHARES = tuple(sorted({*analysis.ROAR_SHARES, *EVERYWHERE}))
+"""The shares of the words that are masked."""
 NO_AREA = "masking all costs nothing"
 """The cell of an undefined RACU: masking all words costs no accuracy."""
 
@@ -47,38 +48,6 @@ NO_AREA = "masking all costs nothing"
 def name_of(system: str, measure: str) -> str:
     """Returns the name of the records of an importance."""
     return f"roar_{system}_{measure}"
-
-
-def shares_of(options: Any) -> tuple[float, ...]:
-    """Returns the shares to train: those of the options, 0 and 1."""
-    return tuple(sorted({*options.shares, *EVERYWHERE}))
-
-
-def rows_of(options: Any) -> list[tuple[str, Measure]]:
-    """Returns (system, importance) for each curve that the options select."""
-    return [
-        (system, measure)
-        for system, measures in ROWS.items()
-        for measure in measures
-        if system in options.systems and measure in options.measures
-    ]
-
-
-def check(options: Any) -> None:
-    """Exits with an error if the shares do not increase, or if no system has an importance."""
-    if not all(0 <= share <= 1 for share in options.shares) or any(
-        next_share <= share for share, next_share in itertools.pairwise(options.shares)
-    ):
-        fail(f"--shares must increase in [0, 1], got {' '.join(map(str, options.shares))}")
-    if options.what != "roar":
-        return
-    having = {measure for _, measure in rows_of(options)}
-    lacking = [measure for measure in options.measures if measure not in having]
-    # The default lists all importances and each system takes its own, so it is never an error.
-    if not having or (lacking and options.measures != MEASURES):
-        of = ", ".join(f"{system}: {' '.join(measures)}" for system, measures in ROWS.items())
-        fail(f"--measures must be measures of {' '.join(options.systems)}, got "
-             f"{' '.join(lacking)}; the measures are {of}")  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,7 +98,7 @@ class Recursion:
             _columns(texts),
             fit,
             "random" if measure == "random" else functools.partial(_scores, measure),
-            shares=shares_of(self.job.options),
+            shares=SHARES,
             seeds=len(self.seeds),
             first_seed=self.seeds[0],
         )
@@ -142,7 +111,7 @@ class Recursion:
         first, last = self.seeds[0], self.seeds[-1]
         name = f"{self.data}-{name_of(self.system, of)}_{share:g}-seeds{first}to{last}"
         # The smaller shares are part of the settings, because they determine the masked words.
-        steps = [step for step in shares_of(job.options) if step <= share]
+        steps = [step for step in SHARES if step <= share]
         masked = {"measure": of, "shares": [] if of == "all" else steps, "share": share}
         settings = job.paper.recorded(config)
         say(f"{self.data}, {self.system}, {of}, {share:.0%}: {job.options.runs / name}")
@@ -182,7 +151,7 @@ class Recursion:
             record: Record = {name: unmasked[name] for name in names if name in unmasked}
             record |= {
                 "measure": measure,
-                "shares": list(shares_of(self.job.options)),
+                "shares": list(SHARES),
                 "accuracy": [share_record["test"]["accuracy"] for share_record in of_seed],
                 "accuracy_last": [
                     share_record["test_last"]["accuracy"] for share_record in of_seed
@@ -247,22 +216,14 @@ def _with_words(
 
 def run(job: Job) -> None:
     """Trains the curves that have no record yet, and draws the figure."""
-    rows, shares, options = rows_of(job.options), shares_of(job.options), job.options
+    options = job.options
     # All cells are checked before the first training, so that no time is lost.
-    for data in job.data:
-        cells = [_cell(job, data, system, measure) for system, measure in rows]
-        check_cells(job, cells)
-        for cell in cells:
-            for record in [] if options.rerun else job.store.read(data, cell.variant):
-                if record["shares"] != list(shares):
-                    raise ValueError(
-                        f"{data}, {cell.variant}: the record of seed {record['seed']} has shares "
-                        f"{record['shares']}, wanted {list(shares)}; keep it and give another "
-                        "folder (--results DIR), or replace it (--rerun)"
-                    )
+    for data, (system, measure) in itertools.product(job.data, CURVES):
+        configs = {seed: job.config(data, system, seed) for seed in range(options.seeds)}
+        check_cells(job, [Cell(data, name_of(system, measure), configs)])
     for data, system in itertools.product(job.data, ROWS):
         lacking: dict[tuple[int, ...], list[Measure]] = {}
-        for measure in (measure for owner, measure in rows if owner == system):
+        for measure in ROWS[system]:
             variant = name_of(system, measure)
             missing = [
                 seed
@@ -280,34 +241,18 @@ def run(job: Job) -> None:
     draw(job)
 
 
-def _cell(job: Job, data: str, system: str, measure: str) -> Cell:
-    configs = {seed: job.config(data, system, seed) for seed in range(job.options.seeds)}
-    return Cell(data, name_of(system, measure), configs)
-
-
 def _neighbours(seeds: Sequence[int]) -> list[tuple[int, ...]]:
     """Returns groups of consecutive seeds, each of which is trained in a single program."""
     groups = itertools.groupby(enumerate(seeds), key=lambda place: place[1] - place[0])
     return [tuple(seed for _, seed in group) for _, group in groups]
 
 
-def curve(store: Store, data: str, system: str, measure: str) -> Records:
-    """Returns the records of an importance; raises ValueError if their shares differ."""
-    records = store.all(data, name_of(system, measure))
-    for record in records[1:]:
-        if record["shares"] != records[0]["shares"]:
-            raise ValueError(
-                f"records of {data}, {name_of(system, measure)}: shares are "
-                f"{records[0]['shares']} in seed {records[0]['seed']} and {record['shares']} in "
-                f"seed {record['seed']}; they are not averaged: make them again with --rerun"
-            )
-    return records
-
-
 def body(store: Store) -> str:
     """Returns the table with the accuracy of each curve by share, and its RACU."""
-    names = [d for d in reported.NAMES if d == "trec" or any(curve(store, d, *r) for r in _all())]
-    curves = {(d, *row): curve(store, d, *row) for d in names for row in _all()}
+    names = [
+        d for d in reported.NAMES if d == "trec" or any(store.all(d, name_of(*r)) for r in CURVES)
+    ]
+    curves = {(d, *row): store.all(d, name_of(*row)) for d in names for row in CURVES}
     shares = sorted(
         {x for records in curves.values() for record in records for x in record["shares"]}
     )
@@ -327,10 +272,6 @@ def body(store: Store) -> str:
     return analysis.render_table([*headings, "RACU", "95 % interval"], rows)
 
 
-def _all() -> list[tuple[SystemName, Measure]]:
-    return [(system, measure) for system, measures in ROWS.items() for measure in measures]
-
-
 def _area(records: Records, beside: Records, measure: str) -> list[str]:
     """Returns two cells of the table: RACU of a curve, and its 95 % interval. `beside` is the curve
     of random words; only seeds of both curves count."""
@@ -338,7 +279,7 @@ def _area(records: Records, beside: Records, measure: str) -> list[str]:
         return ["-", "-"]
     first, other = ({r["seed"]: r for r in curve_records} for curve_records in (records, beside))
     seeds = sorted(first.keys() & other.keys())
-    if not seeds or records[0]["shares"] != beside[0]["shares"]:
+    if not seeds:
         return [NOT_RUN, "-"]
     curves = [np.array([of[s]["accuracy"] for s in seeds]).T for of in (first, other)]
     area = analysis.racu(records[0]["shares"], *curves)
@@ -364,7 +305,7 @@ def draw(job: Job) -> None:
     for data in job.data:
         series: dict[str, dict[str, list[tuple[float, float, float | None]]]] = {}
         for system, measures in ROWS.items():
-            curves = {measure: curve(job.store, data, system, measure) for measure in measures}
+            curves = {name: job.store.all(data, name_of(system, name)) for name in measures}
             if any(curves.values()):
                 lines = {str(measure): _points(records) for measure, records in curves.items()}
                 series[f"accuracy, {reported.SYSTEMS[system]}"] = lines

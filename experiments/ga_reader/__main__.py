@@ -5,8 +5,7 @@ import sys
 
 from experiments.core import cli
 
-OTHERS = {"answer": "answer", "make-cloze": "make_cloze"}
-main = functools.partial(cli.run, "ga_reader", others=OTHERS)
+main = functools.partial(cli.run, "ga_reader", others={"make-cloze": "make_cloze"})
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -26,6 +26,8 @@ from gatedjax._utils.terminal import say
 CONTEXT, CANDIDATES = 20, 10
 PARTS = {"train": "train", "valid": "valid_2000ex", "test": "test_2500ex"}
 MOST = {"train": None, "valid": 2_000, "test": 2_500}
+STRIDE = 5
+"""The number of sentences from a query to the next."""
 SHORTEST, LONGEST = 4, 80
 """The numbers of words of a query."""
 
@@ -44,8 +46,6 @@ class MakeClozeConfig:
     .zip)."""
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")]
     """The folder for the files."""
-    stride: int = 5
-    """The number of sentences from a query to the next. With 21, questions share no sentence."""
     held_out: float = 0.1
     """The share of the books (at least one), or of each book if there are fewer than three, for
     validation, and the same for test."""
@@ -77,8 +77,6 @@ def make_cloze(options: MakeClozeConfig) -> dict:
     """Writes the files of questions. Returns the books of each part and the counts of outcomes, as
     in make_cloze.json. Raises ValueError for impossible options, and if no question can be made for
     a part."""
-    if options.stride < 1:
-        raise ValueError(f"--stride must be at least 1, got {options.stride}")
     if not 0 < options.held_out <= 0.4:
         raise ValueError(f"--held-out must be in (0, 0.4], got {options.held_out}")
     texts = {path.name: books.read_book(path) for path in options.books}
@@ -100,7 +98,7 @@ def make_cloze(options: MakeClozeConfig) -> dict:
             draw = np.random.default_rng([options.seed, *f"{kind} {part} {name}".encode()])
             sentences = pieces[part][name]
             # A stride of 1 would give questions whose contexts differ in a single sentence.
-            for place in range(CONTEXT, len(sentences), options.stride):
+            for place in range(CONTEXT, len(sentences), STRIDE):
                 context, query = sentences[place - CONTEXT : place], sentences[place]
                 outcome, new_lines = question(context, query, kind, words[name], draw)
                 # The question is still drawn, so that the counts show how many questions the books

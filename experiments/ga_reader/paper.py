@@ -12,7 +12,6 @@ from rich.console import Console
 from experiments.core import columns
 from experiments.core import paper as core
 from experiments.core.claims import untested
-from experiments.core.cli import fail
 from experiments.core.columns import print_metrics, print_parameters, print_time
 from experiments.core.comparison import paragraphs, sentence
 from experiments.core.config import Changes
@@ -23,7 +22,7 @@ from experiments.ga_reader import figures, reported, statistics
 from experiments.ga_reader.config import START, GAReaderRunConfig, base_of, feature_of
 from experiments.ga_reader.experiment import experiment
 from gatedjax import analysis
-from gatedjax._utils.options import Several, Unset
+from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import say
 
 
@@ -64,8 +63,6 @@ FROM_CORPUS = ("minus", "corpus")
 class ReaderOptions(core.TableOptions):
     """Options of the tables of this paper."""
 
-    variants: Several[str] = ()
-    """The readers of the table that are trained, by the names of their records (default: all)."""
     embeddings: Unset[str] = None
     """The GloVe file, or "none" for random vectors (default: the preset's)."""
     corpus_vectors: Unset[str] = None
@@ -75,11 +72,6 @@ class ReaderOptions(core.TableOptions):
     """Another width of the GRUs, for all readers."""
     batch_size: Unset[int] = None
     """Another batch size, for all readers."""
-    fraction: Unset[float] = None
-    """The share of the questions to train on. Figure2 trains on several shares and refuses this
-    option."""
-    max_doc_len: Unset[int] = None
-    """The largest number of tokens of a document; the rest is cut."""
     learning_rate: Unset[float] = None
     """Another learning rate, for all readers."""
     eval_every: Unset[int] = None
@@ -92,8 +84,6 @@ class ReaderOptions(core.TableOptions):
         every = self.eval_every
         changes = {
             "data.batch_size": self.batch_size,
-            "data.max_doc_len": self.max_doc_len,
-            "data.fraction": self.fraction,
             "model.hidden": self.hidden,
             "train.optimizer.learning_rate": self.learning_rate,
             "train.eval_every": every,
@@ -102,13 +92,6 @@ class ReaderOptions(core.TableOptions):
             "train.log_every": None if every is None else min(preset.train.log_every, every),
         }
         return {name: value for name, value in changes.items() if value is not None}
-
-    def check(self) -> None:
-        """Exits with status 2 for an option that the table does not have."""
-        if self.variants and self.what in ("figure3", "statistics", "curves", "render"):
-            fail(f"--variants is not an option of {self.what}")
-        if self.fraction is not None and self.what == "figure2":
-            fail("--fraction is not an option of figure2, which trains on its own shares")
 
 
 def readers(names: Iterable[str], data: str) -> tuple[str, ...]:
@@ -119,14 +102,10 @@ def readers(names: Iterable[str], data: str) -> tuple[str, ...]:
 
 
 def select_readers(job: core.Job, data: str) -> Iterator[core.Variant]:
-    """Yields the readers of a table that --variants names. Readers that start from vectors of the
-    corpus are left out without --corpus-vectors. An unknown name ends the program with status 2."""
-    names_of_table, vectors = readers(job.table.variants, data), job.options.corpus_vectors
-    for name in job.options.variants:
-        if name not in names_of_table:
-            names = ", ".join(names_of_table)
-            fail(f"{job.options.what} on {data} has no reader {name!r}; it has {names}")
-    for name in job.options.variants or names_of_table:
+    """Yields the readers of a table. Readers that start from vectors of the corpus are left out
+    without --corpus-vectors."""
+    vectors = job.options.corpus_vectors
+    for name in readers(job.table.variants, data):
         variant = VARIANTS[name]
         if name not in FROM_CORPUS:
             yield variant

@@ -142,9 +142,8 @@ def list_figures(store: Store) -> str:
 
 
 ROW_WIDTH = {"digits": 8, "mnist": 28, "fashion_mnist": 28}
-"""Columns of an image."""
+"""The columns of an image by data set."""
 CLASSES = {"digits": 10, "mnist": 10, "fashion_mnist": 10, "imdb": 2}
-"""Classes of a data set."""
 
 
 @functools.lru_cache(maxsize=512)

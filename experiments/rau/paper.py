@@ -30,9 +30,7 @@ CELLS = tuple(reported.CELLS)
 # some 1,000 steps is best after four to six epochs, and at the learning rate 1 a GRU is unstable
 # and a RAU worse.
 AVERAGED: Changes = {"train.optimizer.ema_decay": 0.999, "train.early_stop_patience": 2}
-"""Changes for PTB small: a moving average of the parameters."""
 SLOWER: Changes = {"train.optimizer.learning_rate": 0.5}
-"""Changes for PTB small: a lower learning rate."""
 SYSTEMS = [
     core.Variant(
         name,

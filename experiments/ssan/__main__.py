@@ -5,8 +5,7 @@ import sys
 
 from experiments.core import cli
 
-OTHERS = {"translate": "translation", "make-probes": "make_probes"}
-main = functools.partial(cli.run, "ssan", others=OTHERS)
+main = functools.partial(cli.run, "ssan", others={"make-probes": "make_probes"})
 
 if __name__ == "__main__":
     sys.exit(main())

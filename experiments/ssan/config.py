@@ -29,28 +29,17 @@ MENDED: Json = {
 class layer."""
 
 
-def local_name(network: str) -> str:
-    """Returns the name of a network that is trained by the recipe that learns BShift."""
-    return f"{network}_local"
-
-
 BOUNDED: Json = {"model.gates.cap": 0.0}
 """The option that bounds the gradient of the gates: keys that are not selected weigh no more in it
 than selected keys."""
-
-
-def bounded_name(network: str) -> str:
-    """Returns the name of a network with a selector with a bounded gradient."""
-    return f"{network}_bounded"
 
 
 FIXED: Json = {"model.gates.freeze_selector": True}
 """The option that keeps a selector at its random start. It selects in training as in evaluation."""
 
 
-def fixed_name(network: str) -> str:
-    """Returns the name of a network with a selector that stays at its random start."""
-    return f"{network}_fixed"
+# The names of networks that are trained with these options.
+local_name, bounded_name, fixed_name = "{}_local".format, "{}_bounded".format, "{}_fixed".format
 
 
 def check_vector_std(vector_std: float | None) -> None:
@@ -258,9 +247,6 @@ class TranslationConfig(RunConfig):
         default_factory=models.SSANTranslatorConfig
     )
     search: SearchConfig = dataclasses.field(default_factory=SearchConfig)
-    init_from: str | None = None
-    """The work folder of another run. This run starts with its parameters as far as their names and
-    shapes agree: a selective network can start with a standard Transformer."""
 
     def __post_init__(self) -> None:
         """Raises ValueError if the search averages more checkpoints than the training keeps."""
@@ -343,6 +329,8 @@ _DEEPATT = OptimizerConfig(
     schedule="staircase", decay_rate=0.5, decay_begin=400_000, decay_every=100_000,
 )  # fmt: skip
 _SMALL = models.WordReorderingConfig(hidden=128, filter_size=512, num_heads=4)
+_SMALL_TRAINING = _probe(20_000, 1_000, 1e-3, 2_000)
+_FILES = ReorderingData(text="files", copies=1, eval_copies=1)
 _REORDERING = _train(25_000, 1_000, OptimizerConfig(learning_rate=1e-4, clip_norm=5.0))
 _NO_DROPOUT = SSANDropout(dropout=0.0, attention_dropout=0.0, relu_dropout=0.0)
 # Probes: the published files have 100,000 training sentences: 1,563 steps an epoch, 20 epochs.
@@ -378,28 +366,18 @@ _CONFIGS: tuple[RunConfig, ...] = (
         )
     ),
     ReorderingConfig(preset="wrd", data=ReorderingData(batch_size=500), train=_REORDERING),
-    ReorderingConfig(preset="wrd_small", model=_SMALL, train=_probe(20_000, 1_000, 1e-3, 2_000)),
+    ReorderingConfig(preset="wrd_small", model=_SMALL, train=_SMALL_TRAINING),
     ReorderingConfig(
         preset="wrd_published",
         data=ReorderingData(text="published", copies=20),
         model=_SMALL,
-        train=_probe(20_000, 1_000, 1e-3, 2_000),
+        train=_SMALL_TRAINING,
     ),
-    ReorderingConfig(
-        preset="wrd_files",
-        data=ReorderingData(text="files", copies=1, eval_copies=1),
-        model=_SMALL,
-        train=_probe(20_000, 1_000, 1e-3, 2_000),
-    ),
+    ReorderingConfig(preset="wrd_files", data=_FILES, model=_SMALL, train=_SMALL_TRAINING),
     ReorderingConfig(
         preset="wrd_cited",
-        data=ReorderingData(
-            text="files",
-            copies=1,
-            eval_copies=1,
-            batch_size=500,
-            embeddings="glove.6B.100d.txt",
-            vector_std=1.0,
+        data=dataclasses.replace(
+            _FILES, batch_size=500, embeddings="glove.6B.100d.txt", vector_std=1.0
         ),
         model=dataclasses.replace(
             _SMALL, embedding_dim=100, freeze_embeddings=True, dropouts=_NO_DROPOUT
@@ -494,7 +472,7 @@ with --model.gates.select-layers 0, and evaluate it on the test data. Options th
 come from --preset, which also decides which options there are. Press Ctrl-C to stop: the run is
 saved, and the same command continues it. Translate with a finished run, and make the probes
 BShift and word reordering of sentences of yours:
-python -m experiments.ssan translate --workdir W < in.txt
+gatedjax translate W < in.txt
 python -m experiments.ssan make-probes --texts sentences.txt --out DIR""",
     presets=PRESETS,
     default="bshift",

@@ -48,10 +48,6 @@ class MakeProbesConfig:
     form: Literal["lines", "cloze"] = "lines"
     """The form of the files: a sentence per line with spaces between its words, or questions in the
     form of the Children's Book Test, whose documents have the sentences."""
-    shortest: int = SHORTEST
-    """The least number of words of a sentence, at least 6."""
-    longest: int = LONGEST
-    """The largest number of words of a sentence, at most 49."""
     held_out: int = 5_000
     """The number of sentences for validation, and the same for test."""
     seed: int = 0
@@ -69,12 +65,7 @@ def main(args: list[str]) -> int:
 
 def make_probes(options: MakeProbesConfig) -> Json:
     """Writes the files of both tasks. Returns the counts, as in make_probes.json. Raises ValueError
-    for impossible options, and if there are too few sentences."""
-    if not SHORTEST <= options.shortest <= options.longest <= LONGEST:
-        raise ValueError(
-            f"--shortest and --longest must be in [{SHORTEST}, {LONGEST}], in this order, got "
-            f"{options.shortest} and {options.longest}"
-        )
+    if there are too few sentences."""
     if options.held_out < 1:
         raise ValueError(f"--held-out must be at least 1, got {options.held_out}")
     report: Json = {"texts": sorted(path.name for path in options.texts), "sentences": 0}
@@ -82,7 +73,7 @@ def make_probes(options: MakeProbesConfig) -> Json:
     for path in options.texts:
         for sentence in read_sentences(path, options.form):
             report["sentences"] += 1
-            if options.shortest <= len(sentence) <= options.longest:
+            if SHORTEST <= len(sentence) <= LONGEST:
                 # Equal sentences in two parts would make a test of memory, and a dict stays in
                 # order.
                 distinct[sentence] = None
@@ -90,7 +81,7 @@ def make_probes(options: MakeProbesConfig) -> Json:
     if len(distinct) <= 2 * options.held_out:
         raise ValueError(
             f"there must be more than {2 * options.held_out:,} different sentences of "
-            f"{options.shortest} to {options.longest} words, twice --held-out, got "
+            f"{SHORTEST} to {LONGEST} words, twice --held-out, got "
             f"{len(distinct):,}; give more text, or a smaller --held-out"
         )
     parts = split(list(distinct), options.held_out, options.seed)

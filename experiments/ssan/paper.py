@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from rich.console import Console
@@ -41,7 +41,6 @@ from gatedjax import analysis
 from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import say
 
-Mode = Literal["st", "soft", "expect", "reinforce"]
 ESTIMATORS = {"soft": "soft_gumbel", "expect": "mean_field", "reinforce": "reinforce"}
 """The estimator of each mode of the authors' code; "st" is the default of a selector."""
 LAYERS = {n: f"ssan_layer{n}" for n in reported.LAYERS}
@@ -83,7 +82,7 @@ HALVES: dict[str, tuple[str, Changes]] = {
 """The networks with only part of the recipe `MENDED`, as changes to SAN with that recipe."""
 
 
-def _mode_variant(mode: Mode, title: str) -> core.Variant:
+def _mode_variant(mode: str, title: str) -> core.Variant:
     changes = {"model.gates.select_layers": (1,), "model.gates.estimator": ESTIMATORS[mode]}
     return core.Variant(f"ssan_{mode}", f"SSAN, {title}", changes)
 
@@ -136,26 +135,12 @@ VARIANTS = core.variants(
 )
 
 
-OF_ATTENTION = ("table6", "table7", *analyses.FIGURES)
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANOptions(core.TableOptions):
     """Options of the tables of this paper."""
 
     layers: tuple[int, ...] = reported.LAYERS
     """The layers that get a selector, a network for each, in table2, table3 and bound."""
-    modes: tuple[Mode, ...] = ("st", "soft", "expect", "reinforce")
-    """The modes of the selector that the table modes trains."""
-    layer: int = 1
-    """The layer of the encoder that table6, table7 and the figures look into, from 1."""
-    head: Unset[int] = None
-    """The head that they look into, from 0 (default: the mean over heads)."""
-    local: bool = True
-    """For BShift, look into the networks of table2, which have local heads."""
-    sentence: int = 0
-    """The index, from 0, of the sentence in figure3, figure5 and figure6, among the sentences of 8
-    to 14 words."""
     seeds: int = 1
     """The number of runs per cell, with seeds 0, 1, ..."""
     num_steps: Unset[int] = None
@@ -166,12 +151,7 @@ class SSANOptions(core.TableOptions):
     note: Unset[str] = None
     """A description of the files if they are not the published files. Tables show it."""
     random_vectors: ClassVar = ("wrd", "wrd_small", "wrd_published", "wrd_files")
-    owned: ClassVar = {
-        "layers": ("table2", "table3", "bound"),
-        "modes": ("modes",),
-        **dict.fromkeys(("layer", "head", "local"), OF_ATTENTION),
-        "sentence": ("figure3", "figure5", "figure6"),
-    }
+    owned: ClassVar = {"layers": ("table2", "table3", "bound")}
 
     def changes(self, preset: RunConfig) -> Changes:
         """Returns the changes that the options make to a preset. These are the note about the
@@ -303,11 +283,6 @@ def choose_by_layers(job: core.Job, _: str) -> list[str]:
     return [BASE, *(name for layer, name in LAYERS.items() if layer in job.options.layers)]
 
 
-def choose_local_by_layers(job: core.Job, data: str) -> list[str]:
-    """Returns the networks of `choose_by_layers` by the recipe that learns BShift."""
-    return [*map(local_name, choose_by_layers(job, data))]
-
-
 TABLE2 = against_san(
     columns.variant("network"),
     columns.paper_number(
@@ -326,7 +301,7 @@ TABLE2 = against_san(
     data=("bshift",),
     variants=tuple(map(local_name, NETWORKS)),
     seen=(),
-    trained=choose_local_by_layers,
+    trained=lambda job, data: map(local_name, choose_by_layers(job, data)),
     quoted=(("SAN, earlier report", f"{reported.BSHIFT_EARLIER:.2f}", "quoted, not trained here"),),
 )
 
@@ -483,12 +458,6 @@ def selectors(titles: Mapping[str, str], heading: str, data: str, **fields: Any)
     )
 
 
-def choose_by_modes(job: core.Job, _: str) -> list[str]:
-    """Returns the standard network and the networks of --modes."""
-    networks = {FULL if mode == "st" else f"ssan_{mode}" for mode in job.options.modes}
-    return [name for name in MODES if name == BASE or name in networks]
-
-
 DRAWS = selectors(
     MODES,
     "selector",
@@ -496,7 +465,6 @@ DRAWS = selectors(
     title="How selections are drawn",
     note="In evaluation all networks select the pairs with an open probability above 1/2. " + TESTS,
     about="how selections are drawn",
-    trained=choose_by_modes,
 )
 HEADS = selectors(
     SHARING,

@@ -1,17 +1,12 @@
-"""The run of a translator, and the command `python -m experiments.ssan translate`."""
+"""The run of a translator."""
 
 import dataclasses
 import functools
-import sys
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Any
 
-import jax
-import tyro
-
-from experiments.core.cli import RUN_OPTIONS
 from experiments.core.experiment import Experiment, best
-from experiments.core.kinds import Batch, Json, Record
+from experiments.core.kinds import Json, Record
 from experiments.core.origins import join_remarks
 from experiments.core.text import load_splits
 from experiments.ssan.config import TranslationConfig, TranslationData
@@ -19,16 +14,9 @@ from experiments.ssan.sentences import Split, sequence_batches, without_batches
 from gatedjax import data as gdata
 from gatedjax import models
 from gatedjax.analysis._bleu import corpus_bleu
-from gatedjax.text import _translate
-from gatedjax.text.models._folders import BYTE_PAIRS, open_folder
-from gatedjax.text.models._translator import (
-    Translator,
-    encode,
-    open_translator,
-    parameters_like,
-    translate_texts,
-)
-from gatedjax.training import FitResult, average_params, restore_params
+from gatedjax.text.models._folders import BYTE_PAIRS
+from gatedjax.text.models._translator import Translator, encode, translate_texts
+from gatedjax.training import FitResult, average_params
 
 SIDES = {"tokens": "text", "targets": "target"}
 LENGTHS = {"lengths": "tokens", "target_lengths": "targets"}
@@ -55,12 +43,8 @@ def _corpus(config: TranslationData) -> tuple[dict[str, Split], gdata.BytePairs]
 
 
 def experiment(config: TranslationConfig) -> Experiment:
-    """Returns the run of a translator. Raises ValueError if all training pairs are too long, or if
-    the run whose parameters this run starts with has another vocabulary."""
+    """Returns the run of a translator. Raises ValueError if all training pairs are too long."""
     data = config.data
-    if config.init_from is not None and data.bpe is None:
-        # The parameters of the other run only fit the pieces of its vocabulary.
-        data = dataclasses.replace(data, bpe=str(Path(config.init_from) / BYTE_PAIRS))
     splits, bpe = _corpus(without_batches(data))
     both = zip(*splits["train"].sequences.values(), strict=True)
     # Long pairs are left out of training only; validation and test keep all pairs.
@@ -72,9 +56,6 @@ def experiment(config: TranslationConfig) -> Experiment:
         )
     model = models.SSANTranslator(config.model, len(bpe))
     search = {"search": dataclasses.asdict(config.search)}
-    task, facts = models.SSANTranslationTask(model), Json()
-    if config.init_from is not None:
-        task, facts = start_from(model, Path(config.init_from), bpe)
 
     def choose(result: FitResult, workdir: Path) -> tuple[Any, Json]:
         # Without averaging the best checkpoint is used as it is.
@@ -84,7 +65,7 @@ def experiment(config: TranslationConfig) -> Experiment:
         return params, {"averaged_steps": list(steps)}
 
     return Experiment(
-        task=task,
+        task=models.SSANTranslationTask(model),
         **sequence_batches(splits, LENGTHS, data, rows=rows),
         vocabulary=bpe.digest(),
         facts={
@@ -92,7 +73,6 @@ def experiment(config: TranslationConfig) -> Experiment:
             "left_out": len(splits["train"].source) - len(rows),
             "vocabulary_size": len(bpe),
             **search,
-            **facts,
         },
         for_export=search,
         substitute=join_remarks([data.note, *(part.info.substitute for part in splits.values())]),
@@ -114,34 +94,6 @@ def keep_vocabulary(bpe: gdata.BytePairs, workdir: Path) -> None:
         )
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class BegunTask(models.SSANTranslationTask):
-    """A task that starts with given parameters; leaves that are only shapes are drawn."""
-
-    given: Any
-
-    def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the initial parameters."""
-
-        def leaf(start: Any, fresh: Any) -> Any:
-            return fresh if isinstance(start, jax.ShapeDtypeStruct) else jax.numpy.asarray(start)
-
-        return jax.tree.map(leaf, self.given, super().init(key, batch))
-
-
-def start_from(
-    model: models.SSANTranslator, other: Path, bpe: gdata.BytePairs
-) -> tuple[BegunTask, Json]:
-    """Returns the task that starts with the parameters of another run, and a record of the run and
-    of the parameters that were not loaded. Raises ValueError if that run has another vocabulary."""
-    if open_folder(other, "translation", BYTE_PAIRS).config["vocabulary"] != bpe.digest():
-        raise ValueError(
-            f"init_from must be a run with the vocabulary of data.bpe, got {other} with another"
-        )
-    params, fresh = restore_params(other, parameters_like(model), partial=True)
-    return BegunTask(model, params), {"init_from": {"run": other.name, "not_loaded": fresh}}
-
-
 def measure(translator: Translator, splits: dict[str, Split]) -> Json:
     """Translates the validation and test texts and computes BLEU by sacrebleu. Returns BLEU, the
     signature of sacrebleu, examples of translations, and "bleu_statistics", the counts of each test
@@ -160,22 +112,3 @@ def measure(translator: Translator, splits: dict[str, Split]) -> Json:
                 for x, text in zip(source[:5], texts[:5], strict=True)
             ]
     return record
-
-
-# The command -------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TranslateConfig(_translate.TranslateOptions):
-    """Translates the lines of standard input with a finished run."""
-
-    folder: Annotated[Path, tyro.conf.arg(name="workdir")]
-    """The work folder of the run."""
-
-
-def main(args: list[str], lines: TextIO = sys.stdin, out: TextIO = sys.stdout) -> int:
-    """Runs the command and returns its exit status."""
-    prog = "python -m experiments.ssan translate"
-    return _translate.run(
-        TranslateConfig, args, prog, open_translator, called=RUN_OPTIONS, lines=lines, out=out
-    )

@@ -14,7 +14,6 @@ import numpy as np
 from gatedjax._utils.terminal import clean, say, say_wrapped, terminal_width
 from gatedjax.analysis import render_table
 from gatedjax.data.files._lines import FileRows
-from gatedjax.data.files._paths import Found
 from gatedjax.data.files._source import Example, Quarantined, ReadReport
 from gatedjax.data.sets._all import resolve
 from gatedjax.data.sets._declaration import ID_BASE, DataSet, Embedded, hold_out
@@ -46,8 +45,6 @@ class FileAccount(ReadReport):
             return self.error
         if self.lines != total:
             return f"{self.file}: {self.lines:,} {self.unit} were read, {total:,} are accounted for"
-        if self.spans is not None and not self.spans.reconciles:
-            return f"{self.file}: not every span is accounted for: {self.spans}"
         # Lines that were skipped on purpose are well formed, so a file of only such lines is no
         # fault.
         if total == len(self.quarantine):
@@ -123,11 +120,8 @@ def check(
         for split, piece in pieces.items():
             examples = declared.examples(piece, first, part_options)
             if rows.rows:
-                report = declared.report(rows, piece, examples, part_options)
-                counted = {"lines": account.lines, "quarantine": account.quarantine}
-                # The number of lines is from an independent count of the file. The report of the
-                # loader would hide a line that it lost.
-                account = dataclasses.replace(account, **vars(report) | counted)
+                report = declared.report(rows, part_options)
+                account = dataclasses.replace(account, **vars(report))
             texts[split] = [
                 text._replace(place=places[(int(text.place) - first) // ids_per_row])
                 for text in _texts(examples, str)
@@ -178,9 +172,7 @@ def _read_part(
     change = dataclasses.replace
     try:
         if folder is None:
-            # The lines of a prepared set cannot be counted again: its raw files may be gone.
             rows = _prepared.read_prepared(declared.name, part, data_dir=data_dir)
-            lines = rows.lines
         else:
             path, looked_for = declared.files.find(folder, part)
             if path is None:
@@ -188,7 +180,6 @@ def _read_part(
                 return change(account, file=looked_for, missing=True, error=error), FileRows((), ())
             account = change(account, file=str(path))
             rows = declared.read_rows(path, part)
-            lines = _recount(path, rows, declared)
     # The check reports on all parts, so a part that cannot be read does not end it.
     except (ValueError, OSError) as failure:
         if folder is None:
@@ -198,25 +189,7 @@ def _read_part(
         fault = Quarantined(account.file, 0, str(failure).removeprefix(f"{account.file}: "))
         account = change(account, quarantine=(fault,), error=f"{part}: {failure}")
         return account, FileRows((), ())
-    return change(account, lines=lines, used=len(rows.rows), quarantine=rows.quarantine), rows
-
-
-def _recount(path: Found, rows: FileRows, declared: DataSet) -> int:
-    """Returns the number of lines of a raw file, counted independently of the reader."""
-    # Rows of these sets are not lines, so that their numbers cannot be compared with line numbers.
-    if not declared.by_line:
-        return declared.count(path)
-    folder = isinstance(path, Path) and path.is_dir()
-    if folder or any(row.file for row in rows.rows):
-        return rows.lines  # texts are not lines; the reader counted them before parsing
-    places = [row.index + 1 for row in rows.rows] + [q.line for q in rows.quarantine]
-    # Equal numbers do not suffice, because a line that is counted twice could hide a lost line.
-    if sorted(places) != list(range(1, len(places) + 1)):
-        raise ValueError(
-            f"{path}: each line must be accounted for once, got {len(places) - len(set(places))} "
-            "lines twice"
-        )
-    return declared.count(path)
+    return change(account, lines=rows.lines, used=len(rows.rows), quarantine=rows.quarantine), rows
 
 
 def _texts(examples: Sequence[Example], place: Callable[[int], str]) -> Iterator[Text]:
@@ -315,10 +288,6 @@ def _print_files(report: Report) -> None:
         if file.notes:
             text = ", ".join(f"{kind}: {count:,}" for kind, count in file.notes.items())
             say_wrapped(f"Among the used of {file.part}: {text}\n")
-        if file.spans is not None:
-            spans = {"used": file.spans.used, **file.spans.skipped}
-            parts = ", ".join(f"{count:,} {reason}" for reason, count in spans.items())
-            say_wrapped(f"Labelled spans of {file.part}: {file.spans.found:,} = {parts}\n")
 
 
 def _print_quarantine(report: Report, limit: int) -> None:

@@ -1,23 +1,18 @@
 """Atomic writing: a file or folder gets a hidden name next to its target until it is complete.
 
-Then it is renamed. A process that is killed leaves the hidden file or folder behind; the next write
-to the same target removes it once it is a day old.
+Then it is renamed. A process that is killed leaves the hidden file or folder `.NAME.partial-...`
+behind.
 """
 
 import contextlib
-import glob
 import os
 import secrets
 import shutil
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from gatedjax._utils.signals import settle_signals
-
-_DAY = 86_400
 # The most bytes of white space before the first character of a file, which an editor may add.
 _SPACE = 64
 _STREAMS = {"/dev/stdout": 1, "/dev/stderr": 2, "/dev/fd/1": 1, "/dev/fd/2": 2}
@@ -79,7 +74,6 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
         with naming(path), _open_stream(path) as stream:
             yield stream
         return
-    remove_leftovers(target, _DAY)
     partial = _beside(target, "partial")
     try:
         # Created by `open`, because files of `tempfile` are readable only by their owner.
@@ -87,7 +81,6 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        settle_signals()
         os.replace(partial, target)
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -109,46 +102,21 @@ def write_text(path: Path, text: str) -> None:
 @contextlib.contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
     """Yields an empty folder that replaces `target` and its files at the end of the block, by two
-    renames. After a kill between them `recover` restores the old folder.
+    renames. A kill between them leaves the old folder as `.NAME.old-...`.
     """
-    recover(target)
-    remove_leftovers(target, _DAY)
     partial, old = _beside(target, "partial"), _beside(target, "old")
     partial.mkdir()
     try:
         with naming(target):
             yield partial
-        settle_signals()
         if target.exists():
             os.replace(target, old)
         os.replace(partial, target)
     finally:
-        recover(target)
+        if old.exists() and not target.exists():
+            os.replace(old, target)
         shutil.rmtree(partial, ignore_errors=True)
-        if target.exists():  # otherwise `old` is the only copy
-            shutil.rmtree(old, ignore_errors=True)
-
-
-def recover(target: Path) -> None:
-    """Restores a folder that a killed process had moved away."""
-    for place in _leftovers(target, "old"):
-        # Another process may restore the folder at the same time.
-        with contextlib.suppress(OSError):
-            if not target.exists():
-                os.replace(place, target)
-
-
-def remove_leftovers(target: Path, seconds: float = 0) -> None:
-    """Removes the hidden files and folders that killed processes left next to a target, if they
-    have not changed for a number of seconds; a folder that was moved away stays without a target.
-    """
-    # Old folders are listed before the target is looked for, because a process that moves the
-    # target away afterwards moves it to a name that is not listed.
-    old = _leftovers(target, "old")
-    for place in [*_leftovers(target, "partial"), *(old if target.exists() else ())]:
-        with contextlib.suppress(OSError):
-            if time.time() - place.lstat().st_mtime >= seconds:
-                shutil.rmtree(place) if place.is_dir() else place.unlink()
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _replaceable(path: Path) -> Path | None:
@@ -172,8 +140,3 @@ def _open_stream(path: Path) -> BinaryIO:
 def _beside(target: Path, kind: str) -> Path:
     # Next to the target, because only within a file system can a file be renamed in a single step.
     return target.with_name(f".{target.name}.{kind}-{secrets.token_hex(8)}")
-
-
-def _leftovers(target: Path, kind: str) -> list[Path]:
-    name = f".{glob.escape(target.name)}.{kind}-{'[0-9a-f]' * 16}"
-    return list(target.parent.glob(name))

@@ -77,7 +77,6 @@ def plot_distances(
     path_stem: str | Path | None = None,
     *,
     max_distance: int = 20,
-    per_neighbour: bool = False,
     title: str | None = None,
 ) -> "Figure":
     """Draws the share of attention, in percent, over the distance of query and key.
@@ -93,7 +92,6 @@ def plot_distances(
         without any line is labelled "not run".
       path_stem: path of the .png and .svg file without the suffix; None writes no file.
       max_distance: the largest distance that is drawn.
-      per_neighbour: True draws the mean weight of a key at each distance instead of the share.
       title: a heading above the figure; None draws no heading.
 
     Returns:
@@ -103,12 +101,11 @@ def plot_distances(
     """
     lines = {}
     for name, entry in counts.items():
-        values = entry.per_neighbour() if per_neighbour else entry.shares()
         # Without queries all shares are 0, and a line at 0 would look like a result.
-        drawn_values = values[: max_distance + 1] if entry.queries else values[:0]
-        lines[name] = [(float(r), 100 * float(value), 0.0) for r, value in enumerate(drawn_values)]
-    label = "mean weight of a key (%)" if per_neighbour else "share of attention (%)"
-    return plot_lines({label: lines}, path_stem, xlabel="distance of query and key", title=title)
+        shares = entry.shares()[: max_distance + 1 if entry.queries else 0]
+        lines[name] = [(float(r), 100 * float(share), 0.0) for r, share in enumerate(shares)]
+    panel = {"share of attention (%)": lines}
+    return plot_lines(panel, path_stem, xlabel="distance of query and key", title=title)
 
 
 def _check_square(name: str, weights: ArrayLike, size: int) -> np.ndarray:

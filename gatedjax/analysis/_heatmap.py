@@ -38,8 +38,6 @@ def plot_heatmap(
     rows: Sequence[tuple[str, Sequence[str], ArrayLike, ArrayLike | None]],
     path_stem: str | Path | None = None,
     title: str | None = None,
-    *,
-    width: float = _WIDTH,
 ) -> "Figure":
     """Draws the attention of several models over the words of a sentence.
 
@@ -58,7 +56,6 @@ def plot_heatmap(
         token; gates above 0 are open. Further weights and gates are padding and are ignored.
       path_stem: path of the .png and .svg file without the suffix; None writes no file.
       title: a heading above the figure; None draws no heading.
-      width: width of the figure, in inches; at least 3.
 
     Returns:
       The Matplotlib figure.
@@ -66,9 +63,7 @@ def plot_heatmap(
     Reference: Xue et al. 2020 (GA-Net), figures 1 and 4.
     """
     models = _check_rows(rows)
-    if not width >= 3:
-        raise ValueError(f"width must be at least 3 inches, got {width}")
-    return draw_and_save(path_stem, lambda: _draw(models, clean(title or ""), width))
+    return draw_and_save(path_stem, lambda: _draw(models, clean(title or "")))
 
 
 def _check_rows(
@@ -90,15 +85,15 @@ def _check_rows(
     return models
 
 
-def _draw(rows: list[_Row], title: str, width: float) -> "Figure":
+def _draw(rows: list[_Row], title: str) -> "Figure":
     """Draws the lines of words with the cells of the models, and the legend below them."""
     sheet = Sheet()
     measure = sheet.measure
     # Long names are broken into lines, so that most of the width remains for the words.
-    names = {row.name: break_lines(row.name, 0.27 * width, measure, _NAME_SIZE) for row in rows}
+    names = {row.name: break_lines(row.name, 0.27 * _WIDTH, measure, _NAME_SIZE) for row in rows}
     name_width = max(measure(line, _NAME_SIZE) for name in names.values() for line in name)
     x_left = MARGIN + name_width + 0.12
-    room = width - x_left - MARGIN
+    room = _WIDTH - x_left - MARGIN
     height_of_row = max(_ROW, 0.15 * max(len(name) for name in names.values()) + 0.06)
 
     # A line is (rows with the same words, first word, word after the last, words, their widths).
@@ -109,11 +104,11 @@ def _draw(rows: list[_Row], title: str, width: float) -> "Figure":
         for first, past in wrap(sizes, room):
             lines.append((group, first, past, words, sizes))
 
-    above = sheet.place_heading(title, width)
+    above = sheet.place_heading(title, _WIDTH)
     top = MARGIN + (above + 0.08 if above else 0.0)
     height = top + sum(_LINE + 0.03 + height_of_row * len(group) + _GAP for group, *_ in lines)
     footer = height + 0.02
-    sheet.open(width, footer + 0.62)
+    sheet.open(_WIDTH, footer + 0.62)
 
     shades = shades_of(*(row.weights for row in rows))
     y = top
@@ -133,7 +128,7 @@ def _draw(rows: list[_Row], title: str, width: float) -> "Figure":
         y += _GAP
     if any(row.gates is not None for row in rows):
         _draw_gate_legend(sheet, footer)
-    sheet.draw_shade_bar(width - MARGIN - 2.6, footer + 0.17, 2.4, shades, "attention weight", 9)
+    sheet.draw_shade_bar(_WIDTH - MARGIN - 2.6, footer + 0.17, 2.4, shades, "attention weight", 9)
     return sheet.figure
 
 

@@ -139,14 +139,12 @@ def plot_word_layers(
     r: ArrayLike,
     path_stem: str | Path | None = None,
     title: str | None = None,
-    *,
-    threshold: float = THRESHOLD,
-    layers: Sequence[str] | None = None,
 ) -> "Figure":
     """Draws the rescaled attention of a sentence: a line per word, a column per layer.
 
-    The shade is r. A run of words above the threshold has a common outline, so that a phrase is a
-    box of several words. `plot_heatmap` compares the attention of several models instead.
+    The shade is r. A run of words with r above `phrases.THRESHOLD`, 0.95, has a common outline, so
+    that a phrase is a box of several words. `plot_heatmap` compares the attention of several models
+    instead.
 
         >>> figure = plot_word_layers(["not", "good"], [[1.0, 0.0], [1.0, 1.0]])
         >>> [text.get_text() for text in figure.axes[0].texts[:3]]
@@ -158,8 +156,6 @@ def plot_word_layers(
         the number of words; positions after the last word are padding and are ignored.
       path_stem: path of the .png and .svg file without the suffix; None writes no file.
       title: a heading above the figure; None draws no heading.
-      threshold: words with r > threshold are outlined.
-      layers: names of the layers; None names them L1, L2, ...
 
     Returns:
       The Matplotlib figure.
@@ -174,16 +170,12 @@ def plot_word_layers(
         raise ValueError(f"r must have shape [L, N] with N >= {len(words)}, got {weights.shape}")
     weights = weights[:, : len(words)]
     check_numbers("r", weights, 0, 1, " (rescale it with phrases.normalise)")
-    names = _name_layers(layers, len(weights))
-    return draw_and_save(
-        path_stem, lambda: _draw_word_layers(words, weights, clean(title or ""), threshold, names)
-    )
+    return draw_and_save(path_stem, lambda: _draw_word_layers(words, weights, clean(title or "")))
 
 
-def _draw_word_layers(
-    words: list[str], weights: np.ndarray, title: str, threshold: float, names: list[str]
-) -> "Figure":
+def _draw_word_layers(words: list[str], weights: np.ndarray, title: str) -> "Figure":
     """Draws the cells, the outlines of the runs and the legend below them."""
+    names = _name_layers(None, len(weights))
     sheet = Sheet()
     measure = sheet.measure
     words = [shorten(word, 2.2, measure, _WORD_SIZE) for word in words]
@@ -201,13 +193,13 @@ def _draw_word_layers(
         x = x_left + i * cell
         sheet.write(x + cell / 2, top - 0.1, name, 8, ha="center")
         sheet.draw_cells(x, top, (cell, _CELL_HEIGHT), weights[i][:, None], shades)
-    for (i,), start, length in zip(*runs(weights > threshold), strict=True):
+    for (i,), start, length in zip(*runs(weights > THRESHOLD), strict=True):
         place = x_left + i * cell + 0.012, top + start * _CELL_HEIGHT + 0.012
         size = cell - 0.024, length * _CELL_HEIGHT - 0.024
         sheet.outline(*place, *size, linewidth=1.3, zorder=3)
     full: Keywords = {"fill": True, "facecolor": shades.to_rgba(np.array(1.0)), "linewidth": 1.3}
     sheet.outline(MARGIN, bottom + 0.17, _CELL_WIDTH, 0.17, **full)
-    text = f"selected (> {threshold:g})"
+    text = f"selected (> {THRESHOLD:g})"
     sheet.write(MARGIN + _CELL_WIDTH + 0.07, bottom + 0.255, text, 8.5)
     wide = min(1.9, width - 2.1)
     x = width - MARGIN - 0.1 - wide

@@ -96,8 +96,6 @@ strong.w { border-bottom: 2px solid var(--line); }
 def highlight_html(
     examples: Iterable[tuple[str, Sequence[str], ArrayLike, ArrayLike | None]],
     title: str,
-    *,
-    lang: str = "en",
 ) -> str:
     """Renders a complete HTML page of texts in which the words with open gates are marked.
 
@@ -114,7 +112,6 @@ def highlight_html(
         the attention weight and the gate of each word; gates above 0 are open. With gates None no
         words are bold.
       title: the title of the page, which is also its heading.
-      lang: the language of the texts, as in the HTML attribute `lang`.
 
     Returns:
       The page, with all texts escaped.
@@ -140,7 +137,7 @@ def highlight_html(
 <p class="legend">{legend}</p>
 {texts_html}
 </main>"""
-    return render_page(clean(title), body, _STYLE, lang=lang)
+    return render_page(clean(title), body, _STYLE)
 
 
 def _html_words(

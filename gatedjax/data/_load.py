@@ -199,7 +199,7 @@ def load(
     if not fixed and split in ("train", "validation"):
         used = hold_out(declared, rows, held_out or HELD_OUT)[split == "validation"]
     examples = declared.examples(used, ID_BASE[part], part_options)
-    report = declared.report(rows, used, examples, part_options)
+    report = declared.report(rows, part_options)
     # A line that is neither used, skipped nor set aside is a fault of the reader, and its results
     # would be wrong without a sign.
     if not report.reconciles:

@@ -12,7 +12,7 @@ from typing import Any
 from gatedjax._utils.json import to_json_values
 from gatedjax._utils.limits import read_limited
 from gatedjax._utils.types import Params, Tree
-from gatedjax._utils.write import naming, new_folder, recover
+from gatedjax._utils.write import naming, new_folder
 from gatedjax.export._card import ModelCard, render_card, title_of
 from gatedjax.export._tensors import BadFile, check_finite, encode_params, load_params, read_header
 
@@ -248,9 +248,6 @@ def load_predictor(folder: str | Path) -> Callable[[Mapping[str, Tree]], Any]:
 def _existing(folder: str | Path) -> Path:
     """Returns the path of an existing model folder; raises FileNotFoundError if there is none."""
     folder = Path(folder)
-    if not folder.exists():
-        # A process may have been killed while it replaced the folder.
-        recover(Path(os.path.realpath(folder)))
     if folder.is_file():
         raise FileNotFoundError(
             f"{folder} must be the folder of a model, got a file; in Python load_params reads a "
@@ -295,7 +292,6 @@ def _checked_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
 def check_target(folder: Path, overwrite: bool, option: str) -> None:
     """Raises OSError unless `save` may write a folder: a new, an empty or a saved one."""
     target = Path(os.path.realpath(folder))
-    recover(target)
     for place in (target, *target.parents):
         if place.exists() and not place.is_dir():
             raise NotADirectoryError(f"{place} must be a folder, got a file")

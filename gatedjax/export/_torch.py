@@ -10,6 +10,7 @@ is the GRU of gatedjax with reset_after=True and 1 - z in place of z. Because
 sigmoid(-a) = 1 - sigmoid(a), the block of z changes its sign.
 """
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -252,21 +253,21 @@ def _convert(
     prefix = _with_dot(prefix)
     matches = _own_names(state_dict, prefix)
     ends = ("", "_reverse") if any(match[4] for match in matches) else ("",)
-    kinds = ("weight", "bias") if any(match[1] == "bias" for match in matches) else ("weight",)
+    has_biases = any(match[1] == "bias" for match in matches)
     depth = 1 + max(int(match[3]) for match in matches)
     suffixes = [f"_l{layer}{end}" for layer in range(depth) for end in ends]
-    sides = [f"{kind}_{side}" for kind in kinds for side in ("ih", "hh")]
-    names = [prefix + side + suffix for suffix in suffixes for side in sides]
-    if missing := [name for name in names if name not in state_dict]:
-        raise ValueError(
-            f"state_dict must hold layers 0 to {depth - 1} in {len(ends)} direction(s), it lacks "
-            f"{', '.join(missing)}"
-        )
-    arrays = {
-        name.removeprefix(prefix): _as_array(f"state_dict[{name!r}]", state_dict[name])
-        for name in names
-    }
-    _check_shapes(arrays, prefix, gates, len(ends))
+    names = [match.string for match in matches]
+    arrays = {n: _as_array(f"state_dict[{prefix + n!r}]", state_dict[prefix + n]) for n in names}
+    # The first layer determines the sizes of all layers.
+    size, width = (_last_axis(arrays, f"weight_{side}_l0") for side in ("hh", "ih"))
+    rows = gates * size
+    shapes: dict[str, tuple[int, ...]] = {}
+    for suffix in suffixes:
+        inputs = width if suffix.startswith("_l0") else len(ends) * size
+        shapes |= {f"weight_ih{suffix}": (rows, inputs), f"weight_hh{suffix}": (rows, size)}
+        if has_biases:
+            shapes |= {f"bias_ih{suffix}": (rows,), f"bias_hh{suffix}": (rows,)}
+    _check_shapes(f"the state dict of {_CELLS[gates]}", arrays, shapes)
     zeros = np.zeros_like(arrays["weight_hh_l0"][:, 0])
     layers = [
         convert(Block(*(arrays.get(f"{name}{suffix}", zeros) for name in Block._fields)))
@@ -290,31 +291,6 @@ def _own_names(state_dict: Mapping[str, Tree], prefix: str) -> list[re.Match[str
     if unknown := [name for name in names if not _NAME.fullmatch(name)]:
         raise ValueError(f"state_dict must have only names of an LSTM or GRU, got {unknown}")
     return matches
-
-
-def _check_shapes(arrays: Arrays, prefix: str, gates: int, directions: int) -> None:
-    """Raises ValueError for an array with another shape than a module of PyTorch has."""
-    first, inputs = arrays["weight_hh_l0"], arrays["weight_ih_l0"]
-    rows, size = first.shape if first.ndim == 2 else (0, 0)
-    if not size or rows != gates * size:
-        other = 7 - gates
-        hint = f", as {_CELLS[other]} has" if size and rows == other * size else ""
-        raise ValueError(
-            f"state_dict[{prefix + 'weight_hh_l0'!r}] must have shape ({gates}H, H) for "
-            f"{_CELLS[gates]}, got {first.shape}{hint}"
-        )
-    if inputs.ndim != 2:
-        raise ValueError(
-            f"state_dict[{prefix + 'weight_ih_l0'!r}] must have 2 axes, got {inputs.shape}"
-        )
-    for name, array in arrays.items():
-        width = inputs.shape[1] if "_l0" in name else directions * size
-        shape = {"weight_ih": (rows, width), "weight_hh": (rows, size)}.get(name[:9], (rows,))
-        if array.shape != shape:
-            raise ValueError(
-                f"state_dict[{prefix + name!r}] must have shape {shape} for hidden width {size}, "
-                f"got {array.shape}"
-            )
 
 
 def _as_array(name: str, value: Tree) -> np.ndarray:
@@ -353,7 +329,10 @@ def _state_dict(
         for end, weights in zip(("", "_reverse"), pair, strict=False):
             ours = _arrays_of(f"layers[{number}]", weights, kind)
             width, size = width or len(ours["input"]), size or len(ours["recurrent"])
-            _check_weights(f"layers[{number}]", ours, gates, width, size)
+            columns = gates * size
+            shapes = {"input": (width, columns), "recurrent": (size, columns), "bias": (columns,)}
+            shapes |= {"recurrent_bias": (size,)} if "recurrent_bias" in ours else {}
+            _check_shapes(f"layers[{number}]", ours, shapes)
             for name, array in convert(ours)._asdict().items():
                 key = f"{_with_dot(prefix)}{name}_l{number}{end}"
                 state_dict[key] = np.ascontiguousarray(array)
@@ -371,22 +350,6 @@ def _arrays_of(name: str, weights: Any, kind: Kind) -> Arrays:
         for field, value in weights._asdict().items()
         if value is not None
     }
-
-
-def _check_weights(name: str, arrays: Arrays, gates: int, width: int, size: int) -> None:
-    columns = gates * size
-    shapes = {
-        "input": (width, columns),
-        "recurrent": (size, columns),
-        "bias": (columns,),
-        "recurrent_bias": (size,),
-    }
-    for field, array in arrays.items():
-        if array.shape != shapes[field]:
-            raise ValueError(
-                f"{name}.{field} must have shape {shapes[field]} for inputs of width {width} and "
-                f"hidden width {size}, got {array.shape}"
-            )
 
 
 def _layers_of(params: Mapping[str, Tree], kind: Kind) -> list[Tree]:
@@ -407,6 +370,23 @@ def _layers_of(params: Mapping[str, Tree], kind: Kind) -> list[Tree]:
                 raise ValueError(f"layers must have {lacks} in layer_{number}.{way}, got none")
         layers.append(tuple(kind(**blocks[number, way]) for way in ways))
     return layers
+
+
+def _last_axis(arrays: Arrays, name: str) -> int:
+    return arrays[name].shape[-1] if name in arrays and arrays[name].ndim else 0
+
+
+def _check_shapes(where: str, arrays: Arrays, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Raises ValueError, with all differences, unless the arrays have these names and shapes."""
+    got = {name: array.shape for name, array in arrays.items()}
+    faults = [
+        f"{name}: wanted {shapes.get(name, 'no array')}, got {got.get(name, 'no array')}"
+        for name in sorted(got.keys() | shapes.keys())
+        if got.get(name) != shapes.get(name)
+    ]
+    # A width of 0 would be the same everywhere.
+    if faults or 0 in itertools.chain.from_iterable(shapes.values()):
+        raise ValueError(f"{where} must have other arrays: {'; '.join(faults) or got}")
 
 
 def _signs(array: np.ndarray, size: int) -> np.ndarray:

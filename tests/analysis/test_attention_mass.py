@@ -31,10 +31,12 @@ def test_distance_shares_equal_a_loop_over_the_pairs(np_rng):
 
 def test_distance_counts_of_parts_add_up_whatever_their_width(np_rng):
     weights, lengths = softmax_rows(np_rng, 3, 5), np.array([5, 2, 2])
+    weights[:2, 1] = 0
     whole = analysis.distance_counts(weights, lengths)
     parts = analysis.distance_counts(weights[1:, :2, :2], lengths[1:])
     parts = parts + analysis.distance_counts(weights[:1], lengths[:1])
     np.testing.assert_allclose(parts.shares(), whole.shares(), rtol=1e-12)
+    assert (parts.queries, parts.empty) == (whole.queries, whole.empty) == (9, 2)
     assert np.isnan(analysis.distance_counts(np.zeros((0, 2, 2)), np.zeros(0, int)).empty_rate)
 
 

@@ -61,10 +61,6 @@ def test_distance_curves_are_percentages_up_to_the_largest_distance():
     np.testing.assert_allclose(drawn[:, 0], [0, 1, 2])
     np.testing.assert_allclose(drawn[:, 1], 100 * counts["SAN"].shares()[:3])
     assert axes.get_ylabel() == "share of attention (%)"
-    other = analysis.plot_distances(counts, per_neighbour=True)
-    np.testing.assert_allclose(
-        other.axes[0].lines[0].get_xydata()[:, 1], 100 * counts["SAN"].per_neighbour()
-    )
 
 
 def test_a_tree_has_a_bar_over_its_parts_and_gold_nodes_a_dot():

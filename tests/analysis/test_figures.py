@@ -13,7 +13,7 @@ pytest.importorskip("matplotlib")
 WORDS = ["he", "ran", "$home$", "."]
 EVEN = np.full((4, 4), 0.25)
 HISTOGRAM = phrases.weight_histogram(np.linspace(0, 1, 12).reshape(1, 3, 4))
-LENGTHS = phrases.phrase_length_histogram(np.ones((1, 3, 4), bool), max_length=3)
+LENGTHS = phrases.phrase_length_histogram(np.ones((1, 3, 4), bool))
 HOP = analysis.GridPanel("hop 1", EVEN)
 ROWS = [("GA-Net", WORDS, EVEN[0], [1, 0, 0, 1]), ("soft", WORDS, EVEN[0], None)]
 

@@ -25,8 +25,8 @@ NAMES, LAST = ["a", "b", "c"], [0.7, 0.0, 0.25]
 RECORDS = [{"split": "train", "step": 1, "loss": 2.0}]
 
 
-def heatmap(*row, **options):
-    return lambda: analysis.plot_heatmap([("a", *row)], **options)
+def heatmap(*row):
+    return lambda: analysis.plot_heatmap([("a", *row)])
 
 
 def grid(rows=NAMES, columns=WORDS, panels=HOPS, final=LAST, **options):
@@ -234,7 +234,6 @@ PLOTS = {
         (heatmap(WORDS, EVEN[0], [1]), "gates|rows[0]"),
         (heatmap(["x"], [-0.5], None), "weights|-0.5"),
         (heatmap(["x"], [np.inf], None), "weights|finite"),
-        (heatmap(["x"], [1], None, width=1), "width|1"),
     ],
     "plot_lines": [
         (lambda: analysis.plot_lines({}), "series"),

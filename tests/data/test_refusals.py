@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from gatedjax import data
-from gatedjax.data.files import _unpack
 from gatedjax.data.sets import _cloze
 from gatedjax.data.text._embeddings import words_in
 from tests.refusals import each_row, refused
@@ -149,10 +148,6 @@ TABLE = {
         (stream(ENDLESS), "toy, train|3|'<eos>'"),
         (stream([]), "toy, train"),
         (stream(ENDLESS, data.ClosedVocabulary(["a"])), "toy, train|'<eos>'"),
-    ],
-    "sizes": [
-        (lambda text=text: _unpack.parse_size(text), "500MB|2GiB")
-        for text in ("", "0", "-1", "1.5GB", "GiB", "9" * 40, "1 boat")
     ],
     "names": [
         (load("polarty"), "'polarty'|'polarity'"),

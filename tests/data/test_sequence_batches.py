@@ -71,7 +71,9 @@ def test_byte_pairs_lose_nothing_of_a_text(tmp_path):
     assert bpe.encode("☃")[-1] == 1  # unknown
     pieces = bpe.pieces(bpe.encode("men, dog"))
     assert "".join(pieces) == "▁men,▁dog"
-    assert bpe.words(bpe.encode("men, dog"))[-1] == 1
+    ids = bpe.encode("men, dog")
+    assert bpe.words(ids)[-1] == 1
+    assert bpe.words(ids[pieces.index(",") :])[0] == 0  # of a part that begins inside a word
     with pytest.raises(ValueError, match=f"ids must be below {len(bpe)}, got 999"):
         bpe.pieces([999])
 

@@ -158,6 +158,9 @@ def test_the_width_is_that_of_the_lines_whose_words_have_no_space(tmp_path, voca
     path = tmp_path / "v.txt"
     path.write_text("New York 1 2 3\nat 7 1 2 3\nthe 1 2 3\nfilm 4 5 6\n. . . 1 2 3\n")
     assert words_in(path, 9) == (3, ["the", "film"])
+    # Two widths are equally frequent.
+    path.write_text("the 1 2 3\nat 7 1 2 3\n")
+    assert words_in(path, 9) == (3, ["the"])
     path.write_text("New York 1 2 3\nthe 1 2 3\n")
     assert words_in(path, 9) == (3, ["the"])
     np.testing.assert_array_equal(

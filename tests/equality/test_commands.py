@@ -34,9 +34,7 @@ COMMANDS = PAPERS | {
     "experiments.ga_net.tune": ("experiments.ga_net.tune", []),
     "experiments.agt.tune": ("experiments.agt.tune", []),
     "experiments.agt.vectors": ("experiments.agt.vectors", []),
-    "experiments.ssan translate": ("experiments.ssan.__main__", ["translate"]),
     "experiments.ssan make-probes": ("experiments.ssan.__main__", ["make-probes"]),
-    "experiments.ga_reader answer": ("experiments.ga_reader.__main__", ["answer"]),
     "experiments.ga_reader make-cloze": ("experiments.ga_reader.__main__", ["make-cloze"]),
     "gatedjax": ("gatedjax.__main__", []),
     **{
@@ -62,7 +60,6 @@ SHARED = re.compile(r"experiments\.(ga_net|ga_reader|rau|ssan)(\.tables| --prese
 # what a command wants beside options
 REQUIRED = {
     **{name: ["render", "--results", "nowhere"] for name in COMMANDS if name.endswith("tables")},
-    "experiments.ssan translate": ["--workdir", "nowhere"],
     "gatedjax checkpoints": ["ls", "nowhere"],
     "gatedjax checkpoints ls": ["nowhere"],
     "gatedjax checkpoints verify": ["nowhere"],

@@ -197,17 +197,6 @@ def test_every_paper_reads_word_vectors_by_the_one_function_that_prints_coverage
 # folders of other runs -------------------------------------------------------------------------
 
 
-def test_translate_refuses_the_folder_of_another_run_by_what_it_is(tmp_path, capsys):
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "config.json").write_text(json.dumps({"config": {"data": "digits"}}))
-    message = refused(command("ssan"), ["translate", "--workdir", str(tmp_path)], capsys)
-    assert (
-        f"{tmp_path} must be the work folder of a run of translation, got a folder without bpe.json"
-        in message
-    )
-    assert "delete" not in message
-
-
 def test_an_export_names_the_option_of_the_command(tmp_path, capsys):
     out = tmp_path / "out"
     out.mkdir()

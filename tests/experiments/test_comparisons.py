@@ -103,10 +103,10 @@ def test_the_score_of_a_seed_is_its_recorded_accuracy_and_the_last_step_stands_b
 
 
 def test_differences_by_seed_of_language_models_are_in_nats_per_token():
-    first = [language(1, [1.0, 2.0]), language(2, [4.0, 2.0])]
-    second = [language(1, [1.0, 3.0]), language(2, [1.0, 2.0])]
+    first = [language(1, [1.0, 2.0, 5.0]), language(2, [4.0, 2.0, 5.0])]
+    second = [language(1, [1.0, 3.0, 5.0]), language(2, [1.0, 2.0, 5.0])]
     found = compare(first, second)
-    np.testing.assert_allclose(found.by_seed, [-0.5, 1.5])
+    np.testing.assert_allclose(found.by_seed, [-1 / 3, 1])
     np.testing.assert_allclose(np.mean(found.by_seed), found.test.difference)
 
 

@@ -10,10 +10,11 @@ from experiments.benchmarks import ga_net
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("known_programs")
-def test_one_turn_gives_every_figure(tmp_path):
+def test_one_turn_gives_every_figure(tmp_path, monkeypatch):
     target = tmp_path / "figures.json"
-    small = {"batch": 2, "words": 10, "width": 3, "layers": 1, "repeats": 1}
-    rows = ga_net.main(ga_net.Options(densities=(0.3, 1.0), json=target, **small))
+    small = ga_net.Case(batch=2, words=10, width=3, layers=1, densities=(0.3, 1.0))
+    monkeypatch.setattr(ga_net, "CASE", small)
+    rows = ga_net.main(ga_net.Options(json=target, repeats=1))
     assert [row["density"] for row in rows] == [0.3, 1.0]
     assert rows[0]["capacity"] < rows[1]["capacity"] == 10
     for row in rows:

@@ -4,26 +4,9 @@ import dataclasses
 
 import pytest
 
-from experiments.ga_reader.__main__ import main
 from experiments.ga_reader.config import PRESETS
 from experiments.ga_reader.paper import PAPER
 from gatedjax.training import make_optimizer
-from tests.experiments._commands import refused
-
-
-def test_answer_refuses_a_folder_that_is_none_of_a_run(tmp_path, capsys):
-    document = tmp_path / "d.txt"
-    document.write_text("Anna came.", encoding="utf-8")
-    ask = ["answer", "--workdir", str(tmp_path), "--document", str(document)]
-    for question, message in (
-        ("@placeholder came", "a folder with neither"),
-        ("Anna came", "the query has no @placeholder"),
-    ):
-        args = [*ask, "--question", question, "--candidates", "Anna"]
-        assert message in refused(main, args, capsys)
-    document.write_bytes(b"caf\xe9")
-    args = [*ask, "--question", "@placeholder", "--candidates", "Anna"]
-    assert "d.txt must be UTF-8, got other bytes" in refused(main, args, capsys)
 
 
 @pytest.mark.parametrize(

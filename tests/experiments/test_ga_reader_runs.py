@@ -1,23 +1,19 @@
-"""Real runs of the GA Reader, a few steps long, on files in CBT's format; and the two facts."""
+"""Real runs of the GA Reader, a few steps long, on files in CBT's format."""
 
 import dataclasses
-import functools
 import json
 
-import jax
 import numpy as np
 import pytest
 
 from experiments.core.config import with_changes
-from experiments.ga_reader import figures, tables
+from experiments.ga_reader import figures, make_cloze, tables
 from experiments.ga_reader.__main__ import main
 from experiments.ga_reader.config import PRESETS
 from experiments.ga_reader.paper import PAPER
 from gatedjax import data as gdata
-from gatedjax.data.sets import _two_facts
-from gatedjax.models import GAReader, GAReaderTask
+from gatedjax.__main__ import main as gatedjax_main
 from gatedjax.text.models._reader import Reader
-from gatedjax.training import init_state, make_optimizer, make_train_step
 from tests.experiments.test_ga_reader_books import library
 
 pytestmark = pytest.mark.slow
@@ -39,7 +35,9 @@ def cloze(tmp_path_factory):
     """A folder in CBT's format, with word vectors for some words."""
     folder = tmp_path_factory.mktemp("cloze")
     args = ["make-cloze", "--books", *library(folder / "books", 3), "--out", str(folder)]
-    assert main([*args, "--stride", "12"]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(make_cloze, "STRIDE", 12)
+        assert main(args) == 0
     words = ["the", "house", "anna", "in", "."]
     rows = [
         f"{w} " + " ".join(f"{0.1 * (i - j):.1f}" for j in range(8)) for i, w in enumerate(words)
@@ -90,9 +88,9 @@ def test_a_trained_reader_answers_about_a_text_with_words_it_has_not_seen(
 ):
     document = tmp_path / "d.txt"
     document.write_text("Zora saw the house of Anna. Then Zora and Emil went.", encoding="utf-8")
-    args = ["answer", "--workdir", str(trained), "--document", str(document)]
+    args = ["answer", str(trained), "--document", str(document)]
     args += ["--question", "XXXXX saw the house.", "--figure", str(tmp_path / "map")]
-    assert main([*args, "--candidates", "Zora", "Anna", "Emil", "Nobody", "Zora"]) == 0
+    assert gatedjax_main([*args, "--candidates", "Zora", "Anna", "Emil", "Nobody", "Zora"]) == 0
     out = capsys.readouterr().out
     lines = [line.split(maxsplit=2) for line in out.splitlines()[:4]]
     assert {name for _, name, _ in lines} == {"Zora", "Anna", "Emil", "Nobody"}
@@ -102,7 +100,7 @@ def test_a_trained_reader_answers_about_a_text_with_words_it_has_not_seen(
     assert "hop 2 attends to" in out
     assert (tmp_path / "map.png").exists()
     with pytest.raises(SystemExit):
-        main([*args, "--candidates", "Nobody", "None"])
+        gatedjax_main([*args, "--candidates", "Nobody", "None"])
     assert "candidates must occur in the document" in capsys.readouterr().err
     reader = Reader.open(trained)
     known = reader.with_words(["Zora", "anna"])
@@ -125,12 +123,21 @@ def test_what_a_reader_says_of_a_file_is_what_training_measured(cloze, trained):
         )
 
 
-def test_a_table_trains_every_cell_once_and_figure3_draws_its_run(cloze, tmp_path, capsys):
+def train_only(name, monkeypatch, **changes):
+    """Leaves a single reader in the table of one budget, and changes its preset."""
+    table = dataclasses.replace(PAPER.tables["cbt"], variants=(name,))
+    monkeypatch.setitem(PAPER.tables, "cbt", table)
+    changes = {f"data.{option}": value for option, value in changes.items()}
+    monkeypatch.setitem(PRESETS, "cbt_ne", with_changes(PRESETS["cbt_ne"], changes))
+
+
+def test_a_table_trains_every_cell_once_and_figure3_draws_its_run(cloze, tmp_path, monkeypatch):
+    train_only("fix", monkeypatch, max_doc_len=120, fraction=0.5)
     args = ["--data", "cbt_ne", "--seeds", "1", "--num-steps", "3", "--hidden", "4"]
-    args += ["--max-doc-len", "120", "--fraction", "0.5", "--eval-every", "3"]
+    args += ["--eval-every", "3"]
     args += ["--embeddings", "none", "--manual-dir", str(cloze)]
     args += ["--results", str(tmp_path / "r"), "--runs", str(tmp_path / "w")]
-    assert tables.main(["cbt", *args, "--variants", "fix"]) == 0
+    assert tables.main(["cbt", *args]) == 0
     store = PAPER.store(tmp_path / "r")
     assert list(store.variants("cbt_ne")) == ["fix"]
     record = store.get("cbt_ne", "fix", 0)
@@ -138,7 +145,7 @@ def test_a_table_trains_every_cell_once_and_figure3_draws_its_run(cloze, tmp_pat
     assert "50 % of the training questions" in record["substitute"]
     paths = sorted((tmp_path / "r" / "runs").iterdir())
     before = [path.stat().st_mtime_ns for path in paths]
-    assert tables.main(["cbt", *args, "--variants", "fix"]) == 0
+    assert tables.main(["cbt", *args]) == 0
     assert [path.stat().st_mtime_ns for path in paths] == before
     assert tables.main(["figure3", *args]) == 0
     drawn = list((tmp_path / "r").glob("figure3_cbt_ne_*.png"))
@@ -148,57 +155,12 @@ def test_a_table_trains_every_cell_once_and_figure3_draws_its_run(cloze, tmp_pat
     assert "figure3_cbt_ne_1.png" in text
 
 
-def test_seeds_side_by_side_leave_the_records_of_single_runs(cloze, tmp_path):
-    args = ["cbt", "--data", "cbt_ne", "--variants", "hops_1", "--num-steps", "2", "--hidden", "4"]
-    args += ["--eval-every", "2", "--max-doc-len", "60", "--cpu-devices", "1"]
+def test_seeds_side_by_side_leave_the_records_of_single_runs(cloze, tmp_path, monkeypatch):
+    train_only("hops_1", monkeypatch, max_doc_len=60)
+    args = ["cbt", "--data", "cbt_ne", "--num-steps", "2", "--hidden", "4"]
+    args += ["--eval-every", "2", "--cpu-devices", "1"]
     args += ["--embeddings", "none", "--manual-dir", str(cloze), "--results", str(tmp_path / "r")]
     args += ["--seeds", "2", "--lanes", "2", "--runs", str(tmp_path / "w")]
     assert tables.main(args) == 0
     records = PAPER.store(tmp_path / "r").all("cbt_ne", "hops_1")
     assert [(record["seed"], record["lanes"]) for record in records] == [(0, 2), (1, 2)]
-
-
-# thousands of steps pay for some of the optimisation that tests do without, not for all of it;
-# these networks are too small to be divided among threads
-FAST = {"xla_backend_optimization_level": 1, "xla_cpu_multi_thread_eigen": False}
-
-
-def accuracy_on_two_facts(hops, questions, seed=0, steps=1_800, size=48, hidden=24):
-    """Of the preset's reader with so many hops, on test questions after so many batches."""
-    preset = PRESETS["toy"]
-    words = gdata.cloze_vocabulary(list(questions.values()))
-    encoded = {split: gdata.encode_cloze(source, words) for split, source in questions.items()}
-    shapes = gdata.plan_cloze_shapes(list(encoded.values()), max_shapes=1, batch_size=size)
-    train = gdata.ClozeBatches(encoded["train"], batch_size=size, shapes=shapes)
-    test = gdata.ClozeBatches.eval(encoded["test"], batch_size=len(encoded["test"]), shapes=shapes)
-    config = dataclasses.replace(preset.model, hops=hops, hidden=hidden, embedding_dim=hidden)
-    vectors = gdata.random_embeddings(words, hidden, std=1.0)
-    task = GAReaderTask(GAReader(config, len(words), embeddings=vectors))
-    rate = dataclasses.replace(preset.train.optimizer, learning_rate=0.015, schedule="linear")
-    tx = make_optimizer(rate, steps)
-    step = make_train_step(task, tx)
-
-    @functools.partial(jax.jit, compiler_options=FAST)
-    def learned(key, batches, test):
-        state = init_state(task, tx, key, test)
-        state, _ = jax.lax.scan(lambda s, b: (step(s, b, key)[0], None), state, batches)
-        metrics, _ = task.evaluate(state.params, test)
-        return metrics["accuracy"]
-
-    batches = jax.tree.map(lambda *parts: np.stack(parts), *(train[n] for n in range(steps)))
-    return learned(jax.random.key(seed), batches, test[0]).value()
-
-
-def test_two_hops_join_two_facts_and_one_does_not(monkeypatch):
-    # half of the things are known sooner; the facts to join are as many
-    monkeypatch.setattr(_two_facts, "THINGS", _two_facts.THINGS[:12])
-    questions = {
-        split: gdata.Source(
-            [_two_facts.make(split, index) for index in range(count)],
-            gdata.SourceInfo("two_facts", split, ()),
-        )
-        for split, count in {"train": 40_000, "test": 500}.items()
-    }
-    # seeds 0, 1, 2: two hops 100, 99 and 98 of 100 questions; one hop with seed 0: 62
-    assert accuracy_on_two_facts(2, questions) > 0.95
-    assert accuracy_on_two_facts(1, questions) < 0.75

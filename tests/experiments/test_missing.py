@@ -127,8 +127,8 @@ def test_an_option_that_makes_rows_of_its_own_is_not_taken_from_the_records(tmp_
 
 
 GIVEN = {
-    "num_steps": 40, "eval_every": 20, "learning_rate": 0.5, "batch_size": 8, "fraction": 0.5,
-    "max_doc_len": 50, "hidden": 7, "note": "rebuilt of books", "embeddings": "small.txt",
+    "num_steps": 40, "eval_every": 20, "learning_rate": 0.5, "batch_size": 8,
+    "hidden": 7, "note": "rebuilt of books", "embeddings": "small.txt",
 }  # fmt: skip
 
 

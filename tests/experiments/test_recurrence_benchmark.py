@@ -51,7 +51,7 @@ def figures(cell, rows, **options):
 )
 def test_our_lstm_runs_in_every_shape(options):
     case = make_case(**options)
-    runs = peers.run_gatedjax(case, *peers.make_batch(case, 0))
+    runs = peers.run_gatedjax(case, *peers.make_batch(case))
     assert runs.forward().shape == (B, T, H * (1 + case.bidirectional))
     assert runs.compile_s > 0
     assert runs.memory_bytes > 4 * B * T * H
@@ -64,7 +64,7 @@ def test_contestants_give_outputs_and_finite_gradients_or_say_why_not(cell, name
     if name.split()[0] in PACKAGES:
         pytest.importorskip(PACKAGES[name.split()[0]])
     case = make_case(cell)
-    make = functools.partial(peers.CONTESTANTS[name], case, *peers.make_batch(case, 0))
+    make = functools.partial(peers.CONTESTANTS[name], case, *peers.make_batch(case))
     if (cell, name) not in HAVE:
         with pytest.raises(peers.NotAvailable, match=f"{peers.NO_CELL}|wants a GPU|by the scan"):
             make()
@@ -105,7 +105,7 @@ def test_products_alone_are_a_linear_recurrence_with_its_gradients(batch, x64):
 
 def test_haiku_and_equinox_hold_the_state_at_padding():
     case = make_case("gru")
-    xs, _ = peers.make_batch(case, 0)
+    xs, _ = peers.make_batch(case)
     lengths = np.array([2, 3], np.int32)
     for name in ("haiku", "equinox"):
         pytest.importorskip(name)
@@ -129,7 +129,7 @@ def test_a_contestant_whose_gradients_are_not_finite_takes_no_part():
         lambda saved, dy: (saved[0] * np.nan, saved[1], None),
     )
     with pytest.raises(peers.NotAvailable, match="not finite"):
-        peers.jax_runs(case, wrong, np.float32(2), *peers.make_batch(case, 0))
+        peers.jax_runs(case, wrong, np.float32(2), *peers.make_batch(case))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.core.config import with_changes
 from experiments.core.records import write_json
-from experiments.ssan import analyses, bleu, reported, tables, tasks, translation
+from experiments.ssan import analyses, bleu, reported, tables, tasks
 from experiments.ssan.__main__ import main
 from experiments.ssan.config import PRESETS, SRLData, TranslationConfig
 from experiments.ssan.experiment import experiment
@@ -184,55 +184,41 @@ def test_a_translator_is_trained_translates_and_shows_its_attention(
     pytest.importorskip("tokenizers")
     pytest.importorskip("sacrebleu")
     runs, results = tmp_path / "runs", tmp_path / "results"
-    # the selector is the only thing that a standard network cannot give
-    begin = ["--init-from", str(runs / "mt_multi30k-san-seed0")]
-    for variant, layers, more in (("san", "0", []), ("ssan_layer1", "1", begin)):
+    for variant, layers in (("san", "0"), ("ssan_layer1", "1")):
         workdir = runs / f"mt_multi30k-{variant}-seed0"
-        record = run(raw, workdir, "mt_multi30k", "--model.gates.select-layers", layers, *more, *MT)
+        record = run(raw, workdir, "mt_multi30k", "--model.gates.select-layers", layers, *MT)
         assert record["averaged_steps"] == [1, 2]
         assert len(record["bleu_statistics"]) == 20
         assert bleu.bleu_of(np.sum(record["bleu_statistics"], axis=0)) == pytest.approx(
             record["test_bleu"], abs=1e-3
         )
         assert record["bleu_signature"].startswith("nrefs:1|case:mixed")
-    assert record["init_from"]["run"] == "mt_multi30k-san-seed0"
-    assert record["init_from"]["not_loaded"]
-    assert all("selector_" in line for line in record["init_from"]["not_loaded"])
     # a vocabulary is never written over
     with pytest.raises(SystemExit):
         run(raw, workdir, "mt_multi30k", *MT, "--data.vocabulary-size", "50")
     assert "the vocabulary of another run" in capsys.readouterr().err
+
     # a line in, a line out; an empty one stays empty, and CRLF is no part of a line
-    given, out = io.StringIO("A dog runs.\r\n\nA cat sits.\n"), io.StringIO()
-    args = ["--workdir", str(workdir), "--beam-size", "2"]
+    def translate(text, folder, *options):
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        args = ["translate", str(folder), "--beam-size", "2", *options]
+        return gatedjax_main(args), capsys.readouterr()
+
     references = tmp_path / "references"
     references.write_text("Ein Hund rennt.\nx\nEin Kater sitzt.\n", "utf-8")
-    assert translation.main([*args, "--references", str(references)], given, out) == 0
-    lines = out.getvalue().split("\n")
+    given = "A dog runs.\r\n\nA cat sits.\n"
+    capsys.readouterr()
+    status, shown = translate(given, workdir, "--references", str(references))
+    lines = shown.out.split("\n")
+    assert status == 0
     assert len(lines) == 4
     assert lines[1] == lines[3] == ""
-    assert "BLEU" in capsys.readouterr().err
+    assert "BLEU" in shown.err
     # the export of the run translates alike
     export = tmp_path / "export"
     assert gatedjax_main(["export", str(workdir), "--out", str(export)]) == 0
-    again = io.StringIO()
-    args_of_export = ["--workdir", str(export), "--beam-size", "2"]
-    assert translation.main(args_of_export, io.StringIO("A dog runs.\n"), again) == 0
-    assert again.getvalue() == lines[0] + "\n"
-    # what cannot be translated is refused
-    other = tmp_path / "other.json"
-    gdata.BytePairs.train(["quite another text"], 30).save(other)
-    for extra, message in (
-        (["--bpe", str(other)], "must be the vocabulary that"),
-        (["--beam-size", "0"], "--beam-size must be at least 1, got 0"),
-        (["--references", str(other)], "as many lines as the input, 3, and"),
-    ):
-        with pytest.raises(SystemExit):
-            translation.main([*args, *extra], io.StringIO("a\nb\nc\n"), io.StringIO())
-        assert message in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["translate", "--workdir", str(tmp_path / "nowhere")])
-    assert "nowhere: there is no such folder" in capsys.readouterr().err
+    capsys.readouterr()
+    assert translate("A dog runs.\n", export)[1].out == lines[0] + "\n"
 
     sizes = {"num_layers": 1, "decoder_layers": 1, "hidden": 8, "filter_size": 16, "num_heads": 2}
     preset = with_changes(PRESETS["mt_multi30k"], {f"model.{name}": n for name, n in sizes.items()})

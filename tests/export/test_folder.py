@@ -13,7 +13,6 @@ import pytest
 from gatedjax import data, export
 from gatedjax.export._card import check_kind, facts_of
 from gatedjax.models import GANetConfig
-from gatedjax.text.models._folders import is_exported
 from tests._grouped import grouped
 
 PARAMS = {"dense": {"kernel": np.arange(6, dtype=np.float32).reshape(2, 3)}}
@@ -84,7 +83,10 @@ def test_the_cards_example_runs_and_card_and_digests_may_change(tmp_path, monkey
     assert scope["params"]["dense"]["kernel"].shape == (2, 3)
     (folder / "README.md").write_text("mine")
     export.load(folder)
-    (folder / "SHA256SUMS").unlink()
+    sums = folder / "SHA256SUMS"
+    sums.write_text(sums.read_text().replace("  ", " *"))  # as `sha256sum --binary` writes it
+    export.load(folder)
+    sums.unlink()
     export.load(folder)
 
 
@@ -138,14 +140,6 @@ def test_a_file_and_folders_with_the_names_of_a_model_are_not_removed(tmp_path):
     (folder / "README.md").mkdir()
     with pytest.raises(FileExistsError, match=r"did not write: README\.md"):
         export.save(folder, PARAMS, config={}, overwrite=True)
-
-
-def test_a_model_that_a_killed_process_had_moved_away_is_read(tmp_path):
-    folder = export.save(tmp_path / "model", PARAMS, config={"n": 1})
-    for read in (export.load, export.read_config, is_exported):
-        folder.rename(tmp_path / ".model.old-0123456789abcdef")
-        assert read(folder)
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

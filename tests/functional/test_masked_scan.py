@@ -192,9 +192,10 @@ def test_bidirectional_passes_options_and_pairs_of_carries_on():
     with pytest.raises(ValueError, match=r"initial must be \(forward, backward\).*LSTMState"):
         F.bidirectional(F.gru, weights, weights, xs, initial=F.LSTMState(ahead, back))
     # as in a call of the partial function, what `bidirectional` passes on comes last
-    bound = functools.partial(F.gru, reverse=True, initial=fresh, reset_to=-fresh, **options)
+    replaced = {"reverse": True, "initial": fresh, "reset_to": -fresh, "reset_after": False}
+    bound = functools.partial(F.gru, **options | replaced)
     starts = {"initial": (ahead, back), "reset_to": [fresh, -fresh]}
-    got = F.bidirectional(bound, weights, weights, xs, **starts)
+    got = F.bidirectional(bound, weights, weights, xs, **starts, reset_after=True)
     want = F.bidirectional(F.gru, weights, weights, xs, **starts, **options)
     chex.assert_trees_all_equal(got, want)
 

@@ -249,6 +249,11 @@ TABLE |= {
                 ({"rngs": nnx.Rngs(params=0)}, "rngs|gate|params"),
                 ({"dropout": 0.5, "rngs": nnx.Rngs(params=0)}, "gate=1, dropout=1"),
                 ({"dropout": 0.5, "rngs": nnx.Rngs(params=0, gate=1)}, "dropout=1"),
+                # without noise there is no stream for it
+                (
+                    {"selector": "mean_field", "dropout": 0.5, "rngs": nnx.Rngs(params=0)},
+                    "streams params, dropout",
+                ),
             )
         ),
         (lambda: gnnx.TokenScore(in_features=6, rngs=nnx.Rngs(dropout=0)), "rngs|params=1|dropout"),

@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from experiments.ga_reader.__main__ import main as of_paper
 from gatedjax import export
 from gatedjax.__main__ import main
 from gatedjax.text.models._reader import Reader, question
@@ -42,16 +41,15 @@ def test_an_export_holds_the_words_with_their_digests(folders):
 
 
 @pytest.mark.slow
-def test_the_paper_the_run_and_the_export_answer_alike(folders, document, capsys, tmp_path):
+def test_the_run_and_the_export_answer_alike(folders, document, capsys, tmp_path):
     run, out = folders
-    assert of_paper(["answer", "--workdir", str(run), *document]) == 0
+    assert main(["answer", str(run), *document]) == 0
     wanted = capsys.readouterr().out
     assert re.match(r"0\.\d{4}  (Anna|Emil)  \(1 x\)\n", wanted)
     assert "hop 1 attends to" in wanted
     compiled = Plugin.running.counts.total()
-    for folder in (run, out):
-        assert main(["answer", str(folder), *document]) == 0
-        assert capsys.readouterr().out == wanted
+    assert main(["answer", str(out), *document]) == 0
+    assert capsys.readouterr().out == wanted
     # their networks are equal
     assert Plugin.running.counts.total() == compiled
     assert list(tmp_path.iterdir()) == [tmp_path / "d.txt"]

@@ -635,7 +635,7 @@ def test_a_set_that_is_not_there_is_prepared_by_another_command(
         raise ConnectionError("no network")
 
     monkeypatch.setattr(_prepared, "_check_network", no_network)
-    monkeypatch.setattr(_open, "load", functools.partial(data.load, data_dir=tmp_path))
+    monkeypatch.setattr(_open.gdata, "load", functools.partial(data.load, data_dir=tmp_path))
     said = refused(command, capsys)
     assert "name their folder (gatedjax data prepare NAME --manual-dir DIR)" in said
 

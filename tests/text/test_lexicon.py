@@ -391,6 +391,8 @@ def test_a_prediction_below_the_limit_has_no_label(folder, capsys):
     assert sure == plain[0]
     assert (unsure["label"], unsure["probability"]) == (None, plain[1]["probability"])
     assert unsure["note"].endswith(f"the most probable is {plain[1]['label']}")
+    # A probability that is the limit itself is not below it.
+    assert predict(texts[0], "--abstain", str(plain[0]["probability"])) == plain[:1]
     # A threshold predicts "good", whose probability is below the limit; "bad" reaches it.
     options = [texts[0], "--threshold", "good=0.0001", "--abstain"]
     for more in ([], ["--reasons"]):

@@ -596,7 +596,7 @@ def test_a_set_of_gatedjax_may_be_of_pairs_and_has_lines_aside(monkeypatch):
         "ewt_trees": Source([{"tokens": ("a",), "label": 0}], SourceInfo("ewt_trees", "test", ())),
         "digits": Source([{"image": 0, "label": 0}], info),
     }  # fmt: skip
-    monkeypatch.setattr(_open, "load", lambda name, split: sources[name])
+    monkeypatch.setattr(_open.gdata, "load", lambda name, split: sources[name])
     assert infer_task("snli") == "pair"
     assert list(open_table("snli", PAIR)) == [
         Record(1, ("a man", "no man"), "neutral", "snli"),

@@ -13,6 +13,7 @@ from sklearn.feature_selection import chi2
 from sklearn.linear_model import LogisticRegression
 
 from gatedjax._commands import _training
+from gatedjax.lexicon import Readings
 from gatedjax.text.answers._report import render_better
 from gatedjax.text.fit import _rivals
 from gatedjax.text.fit._rivals import (
@@ -23,7 +24,7 @@ from gatedjax.text.fit._rivals import (
     train_rivals,
 )
 from gatedjax.text.fit._stages import TextPart
-from gatedjax.text.targets import ClassTarget
+from gatedjax.text.targets import ClassTarget, RealTarget
 
 
 def reviews(n, num_classes=2, seed=0):
@@ -175,6 +176,19 @@ def test_the_interval_is_that_of_mcnemars_test():
     copies = compare_scores(*(np.repeat(v.astype(float), weights) for v in (ours, theirs)), None)
     assert sum(heavy["interval"]) == pytest.approx(sum(copies["interval"]))
     assert np.ptp(heavy["interval"]) > np.ptp(copies["interval"])
+
+
+def test_of_two_errors_the_smaller_is_better():
+    texts, columns = reviews(60)
+    numbers = columns.argmax(1).astype(float)
+    target, part = RealTarget(()), part_of(texts, numbers)
+
+    def name_better(ours):
+        readings = Readings.of_outputs(ours[:, None], ours[:, None])
+        return set(measure_rivals(target, part, part, part, part, readings, 1.0)[1])
+
+    assert name_better(numbers) == set()
+    assert name_better(1 - numbers) == {target.rival, target.constant}
 
 
 @pytest.mark.slow

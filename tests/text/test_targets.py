@@ -23,16 +23,18 @@ from gatedjax import (
     TextRegressor,
 )
 from gatedjax.__main__ import main
+from gatedjax._commands._columns import parse_thresholds
 from gatedjax.lexicon import Readings
 from gatedjax.text import Columns
 from gatedjax.text.answers._report import count_equal
 from gatedjax.text.fit._rivals import train_rival
 from gatedjax.text.models._lexicon import LexiconModel
 from gatedjax.text.sources._open import open_table
+from gatedjax.text.targets import ClassTarget, LabelTarget, OrdinalTarget
 from gatedjax.text.targets._labels import choose_thresholds
 from gatedjax.text.targets._number import RealTarget
 from tests.refusals import refused
-from tests.text._measures import measure_grades, measure_labels, measure_numbers
+from tests.text._measures import measure_grades, measure_labels, measure_numbers, readings
 from tests.text._own import TEXTS, reasons, write_csv
 
 WORDS = {
@@ -260,6 +262,7 @@ def test_thresholds_of_labels_may_be_set_for_a_trained_model(folder, capsys):
     art, sport = chances[0] - 1e-6, (chances[2] + 1) / 2
     assert main(["predict", model, text, "--threshold", f"sport={sport}", f"art={art}"]) == 0
     assert json.loads(capsys.readouterr().out)["labels"] == ["art"]
+    assert parse_thresholds(["a=b=0.3", "c=0.5"]) == {"a=b": 0.3, "c": 0.5}
     path = labelled_file(folder, "labels")
     assert main(["evaluate", model, path, "--threshold", "1e-30"]) == 0
     # All labels are predicted for all texts.
@@ -361,6 +364,14 @@ def test_a_column_of_numbers_names_the_task(tmp_path, capsys):
 
 
 # thresholds of two classes -----------------------------------------------------------------------
+
+
+def test_an_equal_probability_reaches_a_threshold_and_a_tie_of_grades_is_the_lower_one():
+    half = readings([[0.5, 0.5]])
+    for positive in (0, 1):
+        assert ClassTarget(("bad", "good"), positive, 0.5).decide(half).tolist() == [positive]
+    assert LabelTarget(("art", "sport"), (0.5, 0.6)).decide(half).tolist() == [[True, False]]
+    assert OrdinalTarget(("1", "2")).decide(half).tolist() == [0]
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ import os
 import numpy as np
 import pytest
 
-from experiments.ssan import translation
 from gatedjax import data, export
 from gatedjax.__main__ import main
 from gatedjax._utils.terminal import UNREAD
@@ -29,20 +28,23 @@ def folders(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_paper_the_run_and_the_export_translate_alike(folders, capsys, monkeypatch):
-    given, wanted = f"{LINES[0]}\r\n\n{LINES[1]}\n", io.StringIO()
-    assert translation.main(["--workdir", str(folders[0])], io.StringIO(given), wanted) == 0
-    assert wanted.getvalue().count("\n") == 3
-    assert wanted.getvalue().split("\n")[1] == ""
-    compiled = Plugin.running.counts.total()
+def test_the_run_and_the_export_translate_alike(folders, capsys, monkeypatch):
+    given, shown, compiled = f"{LINES[0]}\r\n\n{LINES[1]}\n", [], []
     for folder, mark in zip(folders, ("", "\ufeff"), strict=True):  # no part of a sentence
         monkeypatch.setattr("sys.stdin", io.StringIO(mark + given))
         assert main(["translate", str(folder)]) == 0
-        assert capsys.readouterr().out == wanted.getvalue()
-    with unread() as stream, pytest.raises(SystemExit, match=str(UNREAD)):
-        translation.main(["--workdir", str(folders[0])], io.StringIO(given), stream)
+        shown.append(capsys.readouterr().out)
+        compiled.append(Plugin.running.counts.total())
+    assert shown[0].count("\n") == 3
+    assert shown[0].split("\n")[1] == ""
+    assert shown[1] == shown[0]
+    monkeypatch.setattr("sys.stdin", io.StringIO(given))
+    with unread() as stream, monkeypatch.context() as patch:
+        patch.setattr("sys.stdout", stream)
+        with pytest.raises(SystemExit, match=str(UNREAD)):
+            main(["translate", str(folders[0])])
     # their networks are equal
-    assert Plugin.running.counts.total() == compiled
+    assert Plugin.running.counts.total() == compiled[1] == compiled[0]
 
 
 def test_an_export_has_the_mean_that_the_run_was_tested_with(folders, capsys, tmp_path):

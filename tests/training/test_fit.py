@@ -44,6 +44,7 @@ from tests.training._tiny import (
     loop,
     mean_error,
     plane,
+    poisoned,
     run,
 )
 
@@ -132,6 +133,7 @@ def test_the_mode_follows_the_name_of_the_metric(metric, mode):
     config = TrainConfig(best_metric=metric)
     assert config.mode == mode
     assert config.is_better(2.0, 1.0) == (mode == "max")
+    assert not config.is_better(1.0, 1.0)  # the first of equal evaluations stays the best
     assert not config.is_better(float("nan"), 1.0)
     assert config.is_better(1.0, float("nan"))
     assert dataclasses.replace(config, best_mode="max").is_better(2.0, 1.0)
@@ -349,6 +351,12 @@ def test_what_is_not_finite_is_skipped_counted_and_named(place):
     counted = {line["step"]: line["skipped"] for line in trained}
     assert counted == pytest.approx({4: 0, 8: 0.5, 12: 0.25})
     assert np.isfinite([line["loss"] for line in trained]).all()
+
+
+@pytest.mark.slow
+def test_a_good_update_ends_the_count_of_skipped_ones_in_a_row():
+    config = {"num_steps": 4, "log_every": 1, "max_skipped": 1}
+    assert run(train=poisoned(0, 2), evaluation=None, **config).steps == 4
 
 
 @pytest.mark.slow

@@ -44,7 +44,7 @@ def plan_buckets(lengths: ArrayLike, max_buckets: int) -> tuple[int, ...]:
     choices = []
     for _ in range(min(max_buckets, distinct)):
         previous, best = best, np.full(distinct + 1, np.inf)
-        # No lengths cost nothing with any number of edges, so that a plan may have fewer edges.
+        # The cost of no lengths is 0 with any number of edges, so that a plan may have fewer edges.
         best[0] = 0.0
         choice = np.zeros(distinct + 1, int)
         for j in range(1, distinct + 1):

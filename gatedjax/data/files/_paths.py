@@ -79,11 +79,6 @@ def split_lines(path: AnyPath) -> list[bytes]:
     return lines
 
 
-def count_lines(path: AnyPath) -> int:
-    """Returns the number of lines, counted in another way than by `split_lines`, as a check."""
-    return sum(1 for _ in io.BytesIO(read_bytes(path)))
-
-
 Fetch = Callable[[str], Path]
 """A function that downloads the file at an address and returns its path."""
 

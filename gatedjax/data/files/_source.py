@@ -48,26 +48,6 @@ class Quarantined:
 
 
 @dataclasses.dataclass(frozen=True)
-class SpanCounts:
-    """The account of labelled spans of trees: found = used + sum of skipped.
-
-    Attributes:
-      found: the number of spans of the well-formed trees, counted by opening brackets.
-      used: the number of spans that are examples.
-      skipped: spans left out on purpose: reason -> count.
-    """
-
-    found: int
-    used: int
-    skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
-
-    @property
-    def reconciles(self) -> bool:
-        """True if found = used + skipped, so that no span is lost."""
-        return self.found == self.used + sum(self.skipped.values())
-
-
-@dataclasses.dataclass(frozen=True)
 class ReadReport:
     """The account of an official part of a data set: lines = used + set aside + skipped.
 
@@ -78,7 +58,6 @@ class ReadReport:
       used: the number of lines that give examples.
       quarantine: a `Quarantined` for each line that was set aside, with its number and the reason.
       skipped: well-formed lines left out on purpose: reason -> count.
-      spans: the account of the spans, if the examples are spans of the lines; else None.
       notes: unusual lines that are used: reason -> count; a line may have several reasons.
     """
 
@@ -86,14 +65,12 @@ class ReadReport:
     used: int
     quarantine: tuple[Quarantined, ...] = ()
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    spans: SpanCounts | None = None
     notes: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def reconciles(self) -> bool:
-        """True if lines = used + set aside + skipped, and `spans` contains all spans."""
-        lines = self.used + len(self.quarantine) + sum(self.skipped.values())
-        return self.lines == lines and (self.spans is None or self.spans.reconciles)
+        """True if lines = used + set aside + skipped."""
+        return self.lines == self.used + len(self.quarantine) + sum(self.skipped.values())
 
 
 class Source(Sequence[Example]):

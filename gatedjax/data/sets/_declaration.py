@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from gatedjax.data.files._lines import FileRow, FileRows, LineError, read_lines
-from gatedjax.data.files._paths import AnyPath, Places, count_lines
+from gatedjax.data.files._paths import AnyPath, Places
 from gatedjax.data.files._source import (
     Example,
     Quarantined,
     ReadReport,
     Source,
     SourceInfo,
-    SpanCounts,
 )
 from gatedjax.data.text._tokenize import tokenize
 
@@ -92,14 +91,9 @@ class DataSet:
     of_part: Callable[[str, SetOptions], SetOptions] = lambda part, options: options
 
     unit: str = "lines"
-    count: Callable[[Any], int] = count_lines  # independent of `read_rows`, which it checks
-    by_line: bool = True  # row i is line i + 1 of its file
     ids_per_row: Callable[[SetOptions], int] = lambda options: 1  # row = (id - first id) // n
     # Reason -> number of well-formed lines that give no example; of unusual lines in `notes`.
     skipped: Callable[[FileRows, SetOptions], dict[str, int]] = lambda rows, options: {}
-    spans: Callable[[FileRows, Examples, SetOptions], SpanCounts | None] = (
-        lambda rows, examples, o: None
-    )
     notes: Callable[[FileRows], Mapping[str, int]] = lambda rows: {}
     # Labels [n] -> positions of the (training, validation) rows; None is a stratified split.
     hold_out: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None
@@ -107,17 +101,14 @@ class DataSet:
         lambda examples, info, report, read_part: Source(examples, info, report)
     )
 
-    def report(
-        self, rows: FileRows, piece: FileRows, examples: Examples, options: SetOptions
-    ) -> ReadReport:
-        """Returns the report of a part; only its account of spans is about the rows `piece`."""
+    def report(self, rows: FileRows, options: SetOptions) -> ReadReport:
+        """Returns the report of the rows of a part."""
         skipped = self.skipped(rows, options)
         return ReadReport(
             lines=rows.lines,
             used=len(rows.rows) - sum(skipped.values()),
             quarantine=rows.quarantine,
             skipped=skipped,
-            spans=self.spans(piece, examples, options),
             notes=self.notes(rows),
         )
 

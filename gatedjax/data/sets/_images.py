@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 import struct
 import zlib
 from collections.abc import Collection, Iterable, Sequence
@@ -206,7 +207,6 @@ def _declare(name: str, url: str, classes: tuple[str, ...]) -> DataSet:
         where=f"{url} (four idx files)",
         files=Files(FILES, tops=(name, ""), url=url),
         read_rows=read_rows,
-        count=count_items,
         examples=examples,
         classes=classes,
         hold_out=hold_out,
@@ -221,35 +221,23 @@ _IMAGES, _LABELS = 0x0803, 0x0801
 def _read_idx(path: AnyPath, magic: int, content: str) -> np.ndarray:
     """Reads an IDX file and returns its bytes as a uint8 array with the shape in its header."""
     data = read_bytes(path)
-    if not data:
-        raise ValueError(f"{path}: the file is empty; it must be an idx file of {content}")
     axes = magic & 0xFF
     header = 4 * (1 + axes)
-    # A file of fewer than four bytes is padded, so that the comparison below refuses it by name.
-    (start,) = struct.unpack(">I", data[:4].ljust(4, b"\0"))
-    if start != magic:
+    start = int.from_bytes(data[:4], "big")
+    if start != magic or len(data) < header:
         raise ValueError(
-            f"{path}: an idx file of {content} must begin with 0x{magic:08x}, got 0x{start:08x}"
-        )
-    if len(data) < header:
-        raise ValueError(
-            f"{path}: an idx file must have a header of {header} bytes, got {len(data)}"
+            f"{path}: an idx file of {content} must begin with 0x{magic:08x} and a header of "
+            f"{header} bytes, got 0x{start:08x} and {len(data)} bytes"
         )
     shape = struct.unpack(f">{axes}I", data[4:header])
     # The product of Python integers cannot overflow, whatever sizes a damaged header states.
-    expected = header + int(np.prod(shape, dtype=object))
+    expected = header + math.prod(shape)
     if len(data) != expected:
-        fault = "truncated idx file" if len(data) < expected else "bytes after the end of the data"
         raise ValueError(
-            f"{path}: {fault}: it must have {expected:,} bytes, as its header states, got "
-            f"{len(data):,}"
+            f"{path}: an idx file must have {expected:,} bytes, as its header states, got "
+            f"{len(data):,}: take another copy"
         )
     return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
-
-
-def count_items(path: AnyPath) -> int:
-    """Returns the number of images or labels in the header of an IDX file; reads no items."""
-    return int.from_bytes(read_bytes(path)[4:8], "big")
 
 
 DECLARED = (

@@ -8,7 +8,7 @@ as in all published results.
 import json
 
 from gatedjax.data.files._lines import FileRows, LineError, read_lines
-from gatedjax.data.files._paths import AnyPath, Files, count_lines, read_bytes
+from gatedjax.data.files._paths import AnyPath, Files
 from gatedjax.data.files._source import Example
 from gatedjax.data.sets._declaration import (
     DataSet,
@@ -82,12 +82,6 @@ def read_sick(path: AnyPath, part: str) -> FileRows:
     return FileRows(pairs, rows.quarantine, counted=rows.lines - (len(rows.rows) - len(pairs)))
 
 
-def count_sick(path: AnyPath) -> int:
-    """Returns the number of lines below the header, counted independently of `read_sick`."""
-    header = read_bytes(path).startswith(_SICK_COLUMNS[0].encode())
-    return count_lines(path) - header
-
-
 def _sentences(record: Record) -> tuple[str, str]:
     return record["premise"].decode(), record["hypothesis"].decode()
 
@@ -127,8 +121,6 @@ DECLARED = (
         read_rows=read_sick,
         examples=examples,
         classes=CLASSES,
-        count=count_sick,
-        by_line=False,
         tfds=TfdsForm(
             description="SICK: pairs of sentences that entail, contradict, or neither "
             "(SemEval-2014).",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from gatedjax.data.files._lines import FileRow, FileRows, LineError, check_text, decode, read_pairs
-from gatedjax.data.files._paths import PairPath, Pairs, count_lines, read_bytes, split_lines
+from gatedjax.data.files._paths import PairPath, Pairs, split_lines
 from gatedjax.data.files._source import Example
 from gatedjax.data.files._unpack import ArchivePath
 from gatedjax.data.sets._declaration import DataSet, Examples, RowExamples, SetOptions, TfdsForm
@@ -50,18 +50,6 @@ def read_rows(path: PairPath, part: str = "") -> FileRows:
     return read_pairs(path, sides, "source and target")
 
 
-def count(path: PairPath) -> int:
-    """Returns the number of pairs of sentences, counted independently of `read_rows`."""
-    # The count must not share code with the reader that it checks.
-    lines = read_bytes(path.source).splitlines(keepends=False)
-    kind = _kind(path.source)
-    if kind == "xml":
-        return sum(line.lstrip().startswith(b"<seg") for line in lines)
-    if kind == "tags":
-        return sum(not line.startswith(b"<") for line in lines)
-    return count_lines(path.source)
-
-
 def _example(row: FileRow, example_id: int, *, swap: bool) -> Example:
     source, target = row.content[::-1] if swap else row.content
     return {
@@ -93,8 +81,6 @@ def _declare(
         examples=examples,
         classes=CLASSES,
         options={"source": files.ends},
-        count=count,
-        by_line=not any(".tags." in name for name in files.names["train"]),
         tfds=TfdsForm(description=description, features={"source": str, "target": str}),
     )
 

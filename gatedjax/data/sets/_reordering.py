@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from gatedjax.data.files._lines import FileRow, FileRows, LineError, parse_lines, read_pairs
-from gatedjax.data.files._paths import PairPath, Pairs, count_lines
+from gatedjax.data.files._paths import PairPath, Pairs
 from gatedjax.data.files._source import Example, Source, SourceInfo
 from gatedjax.data.sets._declaration import DataSet, Record, TfdsForm, eagerly
 
@@ -140,7 +140,6 @@ DECLARED = (
             folders=("wrd", "TrainData"),
         ),
         read_rows=read_rows,
-        count=lambda path: count_lines(path.source),
         examples=eagerly(_example),
         classes=CLASSES,
         tfds=TfdsForm(

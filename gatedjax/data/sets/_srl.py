@@ -167,17 +167,7 @@ def read_rows(path: AnyPath, part: str = "") -> FileRows:
             # sentences do not depend on them.
             index += 1
     note = EWT if Path(str(path)).name.startswith("ewt.") else None
-    return FileRows(tuple(rows), tuple(quarantine), counted=count(path), note=note)
-
-
-def count(path: AnyPath) -> int:
-    """Returns the number of sentences of a file or folder, counted independently of `read_rows`."""
-    total = 0
-    for _, data in _texts(path):
-        words = [bool(line.strip()) and not line.startswith((b"#begin", b"#end"))
-                 for line in data.split(b"\n")]  # fmt: skip
-        total += sum(a and not b for a, b in zip(words, [*words[1:], False], strict=True))
-    return total
+    return FileRows(tuple(rows), tuple(quarantine), counted=index, note=note)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,8 +229,6 @@ DECLARED = (
         # Predicates have no classes, so all examples have label 0.
         classes=("predicate",),
         skipped=count_skipped,
-        count=count,
-        by_line=False,
         ids_per_row=lambda options: IDS_PER_SENTENCE,
         unit="sentences",
         tfds=TfdsForm(

@@ -5,13 +5,11 @@ leaves the neutral class out. Models are trained on all labelled spans of the tr
 common releases contain each (text, label) once.
 """
 
-import collections
 import re
-from collections.abc import Sequence
 
 from gatedjax.data.files._lines import FileRow, FileRows, LineError
 from gatedjax.data.files._paths import Files
-from gatedjax.data.files._source import Example, SpanCounts
+from gatedjax.data.files._source import Example
 from gatedjax.data.sets._declaration import DataSet, SetOptions, TfdsForm, by_lines
 from gatedjax.data.text._tokenize import BRACKETS
 
@@ -154,32 +152,6 @@ def examples(rows: FileRows, *, base: int, granularity: str, level: str) -> list
     return examples
 
 
-def spans(
-    rows: FileRows, examples: Sequence[Example], *, granularity: str, level: str
-) -> SpanCounts | None:
-    """Counts the labelled spans of trees; returns None for the level "sentence". Brackets, labels
-    and texts are counted separately from `examples`, so that a lost span shows.
-    """
-    if level == "sentence":
-        return None
-    count_skipped = {}
-    counts: collections.Counter[str] = collections.Counter()
-    binary = granularity == "binary"
-    if binary:
-        labels = [node[0] for row in rows.rows for node in row.content[2]]
-        count_skipped["neutral"] = labels.count(NEUTRAL)
-    if level == _DISTINCT:
-        for row in rows.rows:
-            _, words, nodes = row.content
-            for label, first, last, _, _ in nodes:
-                if not (binary and label == NEUTRAL):
-                    text = " ".join(words[first:last])
-                    counts[f"{label > NEUTRAL if binary else label} {text}"] += 1
-        count_skipped["repeated"] = counts.total() - len(counts)
-    brackets = sum(row.content[0].count("(") for row in rows.rows)
-    return SpanCounts(brackets, len(examples), count_skipped)
-
-
 DECLARED = (
     DataSet(
         name="sst",
@@ -205,7 +177,6 @@ DECLARED = (
         options={"granularity": ("fine", "binary"), "level": LEVELS},
         of_part=of_part,
         ids_per_row=lambda options: ids_per_line(options["level"]),
-        spans=lambda rows, examples, options: spans(rows, examples, **options),
         skipped=count_skipped,
         tfds=TfdsForm(
             description="Stanford Sentiment Treebank: bracketed trees; classes and phrases are "

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import hashlib
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -12,7 +11,6 @@ from gatedjax import export
 from gatedjax._utils.limits import read_limited
 from gatedjax._utils.run_files import read_json
 from gatedjax._utils.types import Json, Params, Tree
-from gatedjax._utils.write import recover
 from gatedjax.export._card import Kind, check_kind
 from gatedjax.export._folder import CONFIG, PARAMS
 from gatedjax.export._tensors import check_finite
@@ -27,9 +25,6 @@ _RUNS = {"run": "GA-Net over texts", "cloze": "the GA Reader", "translation": "t
 
 def is_exported(folder: Path) -> bool:
     """Returns True for an export, False for a work folder; raises FileNotFoundError for neither."""
-    if not folder.exists():
-        # A process may have been killed while it replaced the folder.
-        recover(Path(os.path.realpath(folder)))
     if not folder.exists():
         raise FileNotFoundError(f"{folder}: there is no such folder")
     exported = (folder / PARAMS).is_file()

@@ -97,7 +97,7 @@ def translate_texts(translator: Translator, texts: Sequence[str]) -> list[str]:
             raise ValueError(
                 f"a text must have at most {order.max_length - search.extra} pieces, because "
                 f"model.max_length is {order.max_length} and its translation may have "
-                f"{search.extra} more (--search.extra), got {longest}: shorten it"
+                f"{search.extra} more, got {longest}: shorten it"
             )
     for batch, rows in one_pass([ids[i] for i in real], search.batch_sentences):
         texts_of_batch = {name: batch[name] for name in ("tokens", "lengths")}

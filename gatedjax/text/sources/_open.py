@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+from gatedjax import data as gdata
 from gatedjax._utils.missing import TFDS, missing
 from gatedjax._utils.terminal import clean
 from gatedjax.data.files._source import Source as DataSet
@@ -136,16 +137,13 @@ def _describe_missing(location: str) -> str:
 
 def _open_named(name: str, split: str) -> Source | None:
     """Opens a data set by its name; None if no data set has it."""
-    # Imported here, because a text of the command line needs none of the declarations.
-    from gatedjax.data import load, names
-
     if name.startswith("hf:"):
         return _open_hugging_face(name, split)
     if name.startswith("tfds:"):
         return _open_tfds(name, split)
-    if name not in names():
+    if name not in gdata.names():
         return None
-    data = load(name, split)
+    data = gdata.load(name, split)
     classes = data.info.class_names if isinstance(data, DataSet) else None
     example = data[0] if classes else {}
     if "tokens" not in example or "query" in example:
