@@ -124,8 +124,7 @@ def load(
     SST levels: "sentence"; "phrase" is all labelled spans, repetitions included; "train_phrase" is
     all spans of the training trees, sentences included, without repetitions of text and label as in
     the common releases, while the other splits are sentences. `sst1_phrases` and `sst2_phrases`
-    have that level. The binary form drops neutral spans. `source.report.spans` accounts for all
-    spans.
+    have that level. The binary form drops neutral spans.
 
     Sources of the text: the raw files below `manual_dir` if they exist there (no file is written);
     else the TFDS set in `data_dir`, which is downloaded and prepared there if it is missing. `sst`,

@@ -14,7 +14,7 @@ from gatedjax._utils.choices import check_choice
 from gatedjax.gates._control import Rebar as Rebar
 from gatedjax.gates._control import Relax as Relax
 from gatedjax.gates._enumerate import Enumerate as Enumerate
-from gatedjax.gates._estimator import Estimator
+from gatedjax.gates._estimator import Estimator, Pathwise
 from gatedjax.gates._pathwise import MeanField as MeanField
 from gatedjax.gates._pathwise import ReinMax as ReinMax
 from gatedjax.gates._pathwise import SoftGumbel as SoftGumbel
@@ -24,6 +24,7 @@ from gatedjax.gates._score import ARM as ARM
 from gatedjax.gates._score import DisARM as DisARM
 from gatedjax.gates._score import LeaveOneOut as LeaveOneOut
 from gatedjax.gates._score import LocalExpectation as LocalExpectation
+from gatedjax.gates._score import MultiPass
 from gatedjax.gates._score import Reinforce as Reinforce
 from gatedjax.gates._stretched import HardConcrete as HardConcrete
 from gatedjax.gates._stretched import HardKuma as HardKuma
@@ -37,7 +38,7 @@ class _Entry(NamedTuple):
     use: str  # completes "use it if ..." on the page of gates
     evaluations: str = "1"  # of the loss, for n gates
     reported: Callable[[float], tuple[Any, ...]] | None = None  # from tau; None means kind()
-    not_of_pairs: str = ""  # why it cannot train selections of pairs of tokens
+    not_of_pairs: str = ""  # why it cannot train selections of pairs of tokens, see below
 
 
 ESTIMATORS = (
@@ -102,7 +103,15 @@ ESTIMATORS = (
 KINDS: dict[str, type[Any]] = {entry.name: entry.kind for entry in ESTIMATORS if entry.name}
 """The class of each name. A name is the name of its class in snake case."""
 
-NOT_OF_PAIRS = {entry.name: entry.not_of_pairs for entry in ESTIMATORS if entry.not_of_pairs}
+
+def why_not_of_pairs(entry: _Entry) -> str:
+    """Returns why an estimator cannot train selections of pairs of tokens, or "" if it can."""
+    if entry.not_of_pairs or {Pathwise, MultiPass, Reinforce} & {*entry.kind.__mro__}:
+        return entry.not_of_pairs
+    return "its draws have no derivative, and it is no estimator by passes of the whole network"
+
+
+NOT_OF_PAIRS = {entry.name: why for entry in ESTIMATORS if (why := why_not_of_pairs(entry))}
 """The estimators that cannot train selections of pairs of tokens, with the reason."""
 
 if typing.TYPE_CHECKING:

@@ -100,6 +100,11 @@ CELLS["rau"] = Cell(
 MASK = np.array([[1, 1, 1, 1, 1, 1], [0, 1, 1, 0, 1, 0], [0, 0, 0, 0, 0, 0]], bool)
 
 
+def test_every_recurrence_of_the_library_is_compared_with_loops():
+    unrolls = {getattr(one.unroll, "func", one.unroll) for one in CELLS.values()}
+    assert unrolls == set(_directions._PREPARE)
+
+
 @pytest.fixture(params=slow_but(CELLS, "lstm", "gru", "rau"))
 def cell(request) -> Cell:
     return CELLS[request.param]

@@ -12,7 +12,7 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax import nn
-from gatedjax.gates import DisARM, Pathwise, Reinforce, ReinMax
+from gatedjax.gates import ByValues, DisARM, Pathwise, Reinforce, ReinMax, _registry
 from gatedjax.gates._registry import KINDS, NOT_OF_PAIRS, create_estimator
 from gatedjax.gates._score import MultiPass
 from gatedjax.training import init_state, make_train_step
@@ -297,7 +297,13 @@ def test_every_task_can_be_trained_by_values_of_its_loss(name):
 
 
 def test_a_named_estimator_trains_pairs_or_is_refused():
-    for name in KINDS:
-        estimator = create_estimator(name)
-        trains = isinstance(estimator, Pathwise | MultiPass | Reinforce)
-        assert trains or name in NOT_OF_PAIRS, name
+    class ByOneValue(ByValues):
+        """An estimator of a new class, for which a network of pairs has no gradient."""
+
+    entry = _registry.ESTIMATORS[0]
+    assert _registry.why_not_of_pairs(entry) == ""
+    assert "no derivative" in _registry.why_not_of_pairs(entry._replace(kind=ByOneValue))
+    able = {name for name in KINDS if name not in NOT_OF_PAIRS}
+    trained = Pathwise | MultiPass | Reinforce
+    assert {name for name in able if isinstance(create_estimator(name), trained)} == able
+    assert able >= {"st_gumbel", "leave_one_out", "disarm", "reinforce", "hard_kuma"}

@@ -14,6 +14,7 @@ from flax import nnx
 
 from gatedjax import nn as gnn
 from gatedjax import nnx as gnnx
+from gatedjax.nn import _cells, _recurrent
 from tests._drawn import drawn
 
 B, T, D, H = 2, 4, 4, 3
@@ -202,6 +203,14 @@ def test_help_shows_the_signatures_and_texts_of_the_linen_module(name):
         module(no_option=1, rngs=nnx.Rngs(0))
     with pytest.raises(TypeError, match="unexpected keyword argument 'no_argument'"):
         jax.eval_shape(lambda: module(rngs=nnx.Rngs(0))(*CASES[name][2], no_argument=1))
+
+
+def test_every_recurrence_of_linen_has_a_twin():
+    kinds = _cells.Cell, _recurrent._OwnCell
+    ours = {name for name, kind in vars(gnn).items() if isinstance(kind, type)
+            and issubclass(kind, kinds)}  # fmt: skip
+    assert ours >= {"LSTM", "RAUCell"}
+    assert ours <= set(dir(gnnx))
 
 
 def test_the_first_argument_is_that_of_linen_where_it_has_a_default():

@@ -9,9 +9,23 @@ from gatedjax.data.sets._declaration import DataSet, Embedded, SetOptions
 
 # The modules with the declarations, in the order of `gatedjax data list`.
 _FILES = (
-    *("_sst", "_trec", "_imdb", "_ag_news", "_ptb", "_images", "_two_facts", "_polarity", "_demo"),
-    *("_cbt", "_question_files", "_nli", "_srl", "_treebank", "_reordering", "_probing"),
-    *("_parallel",),
+    "_sst",
+    "_trec",
+    "_imdb",
+    "_ag_news",
+    "_ptb",
+    "_images",
+    "_two_facts",
+    "_polarity",
+    "_demo",
+    "_cbt",
+    "_question_files",
+    "_nli",
+    "_srl",
+    "_treebank",
+    "_reordering",
+    "_probing",
+    "_parallel",
 )
 _DECLARED: tuple[DataSet | Embedded, ...] = tuple(
     declared

@@ -1,9 +1,11 @@
 """The targets of a model of texts: a class, several labels, a number or a grade, and the metrics.
 
 Each kind is a file with a `Target`: `_class`, `_labels`, `_number` and `_grades`. A new kind is a
-file like `_number.py` with a line in `TARGET_OF`; its loss is a `Head` in `gatedjax.lexicon`, and
-its name and columns are in `gatedjax.text.answers._prediction`, and the tables of its metrics in
-`gatedjax.text.answers._report`.
+file like `_number.py` with a line in `TARGET_OF`; its loss is a `Head` in `gatedjax.lexicon._heads`
+with a line in `HEADS`, its name, columns and form of answers are in
+`gatedjax.text.answers._prediction`, the tables of its metrics in `gatedjax.text.answers._report`,
+and its class in `gatedjax.text.estimators._targets`. Words for people (card, command, explorer)
+stand where `ORDINAL` or "ordinal" stands.
 """
 
 from gatedjax.text.targets._base import Target
