@@ -30,12 +30,12 @@ COMMANDS = {
         "table1 --data trec sst2 polarity --num-steps 40 --cpu-devices 1",
         "table1 --embeddings none --manual-dir . --data-dir prepared",
         "ablation --data polarity --ablate-modes reuse_last_s zero",
-        "optimizers --data polarity --optimizers paper adadelta_lr1 adam_5e-4",
+        "optimizers --data polarity",
         "heads --data trec --seeds 1",
         "figure3 --data sst2 --rerun",
     ),
     "ga_net": (
-        "table2 --data polarity --embeddings none --num-steps 40 --systems local ganet",
+        "table2 --data polarity --embeddings none --num-steps 40",
         "table2 --data trec --manual-dir . --data-dir prepared --seeds 1 --cpu-devices 1",
         "table3 --data sst2 --lanes 3 --embeddings other.txt",
         "table5 --data trec",
@@ -43,7 +43,7 @@ COMMANDS = {
     ),
     "ga_reader": (
         "table1 --corpus-vectors own.txt --data wdw --seeds 1",
-        "table3 --data cnn --variants update feature_update --fraction 0.5 --max-doc-len 200",
+        "table3 --data cnn",
         "table4 --corpus-vectors own.txt --embeddings none --hidden 24 --batch-size 16",
         "cbt --num-steps 4000 --learning-rate 1e-3 --eval-every 200 --cpu-devices 1",
         "figure2 --data cbt_cn --seeds 1 --manual-dir . --data-dir prepared",
@@ -61,12 +61,12 @@ COMMANDS = {
         "table1 --data nli mt_en_de --embeddings other.txt --note rebuilt --cpu-devices 1",
         "table2 --layers 1 6 --manual-dir . --data-dir prepared",
         "table3 --data wrd --layers 3 --num-steps 20000",
-        "modes --modes soft reinforce --data top_const",
+        "modes --data top_const",
         "sharing --data tree_depth",
     ),
 }
 # what options of a run make of it, so that two cells of these commands may differ in nothing else
-BUDGETS = ("--num-steps", "--fraction", "--embeddings", "--hidden", "--batch-size", "--note")
+BUDGETS = ("--num-steps", "--embeddings", "--hidden", "--batch-size", "--note")
 # cells of a paper with the same settings and data: the records of one become those of the other
 SAME = {
     "rau": [
