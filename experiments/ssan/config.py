@@ -247,6 +247,9 @@ class TranslationConfig(RunConfig):
         default_factory=models.SSANTranslatorConfig
     )
     search: SearchConfig = dataclasses.field(default_factory=SearchConfig)
+    init_from: str | None = None
+    """The work folder of another run. This run starts with its parameters as far as their names and
+    shapes agree: a selective network can start with a standard Transformer."""
 
     def __post_init__(self) -> None:
         """Raises ValueError if the search averages more checkpoints than the training keeps."""

@@ -5,8 +5,10 @@ import functools
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from experiments.core.experiment import Experiment, best
-from experiments.core.kinds import Json, Record
+from experiments.core.kinds import Batch, Json, Record
 from experiments.core.origins import join_remarks
 from experiments.core.text import load_splits
 from experiments.ssan.config import TranslationConfig, TranslationData
@@ -14,9 +16,14 @@ from experiments.ssan.sentences import Split, sequence_batches, without_batches
 from gatedjax import data as gdata
 from gatedjax import models
 from gatedjax.analysis._bleu import corpus_bleu
-from gatedjax.text.models._folders import BYTE_PAIRS
-from gatedjax.text.models._translator import Translator, encode, translate_texts
-from gatedjax.training import FitResult, average_params
+from gatedjax.text.models._folders import BYTE_PAIRS, open_folder
+from gatedjax.text.models._translator import (
+    Translator,
+    encode,
+    parameters_like,
+    translate_texts,
+)
+from gatedjax.training import FitResult, average_params, restore_params
 
 SIDES = {"tokens": "text", "targets": "target"}
 LENGTHS = {"lengths": "tokens", "target_lengths": "targets"}
@@ -43,8 +50,12 @@ def _corpus(config: TranslationData) -> tuple[dict[str, Split], gdata.BytePairs]
 
 
 def experiment(config: TranslationConfig) -> Experiment:
-    """Returns the run of a translator. Raises ValueError if all training pairs are too long."""
+    """Returns the run of a translator. Raises ValueError if all training pairs are too long, or if
+    the run whose parameters this run starts with has another vocabulary."""
     data = config.data
+    if config.init_from is not None and data.bpe is None:
+        # The parameters of the other run only fit the pieces of its vocabulary.
+        data = dataclasses.replace(data, bpe=str(Path(config.init_from) / BYTE_PAIRS))
     splits, bpe = _corpus(without_batches(data))
     both = zip(*splits["train"].sequences.values(), strict=True)
     # Long pairs are left out of training only; validation and test keep all pairs.
@@ -56,6 +67,9 @@ def experiment(config: TranslationConfig) -> Experiment:
         )
     model = models.SSANTranslator(config.model, len(bpe))
     search = {"search": dataclasses.asdict(config.search)}
+    task, facts = models.SSANTranslationTask(model), Json()
+    if config.init_from is not None:
+        task, facts = start_from(model, Path(config.init_from), bpe)
 
     def choose(result: FitResult, workdir: Path) -> tuple[Any, Json]:
         # Without averaging the best checkpoint is used as it is.
@@ -65,7 +79,7 @@ def experiment(config: TranslationConfig) -> Experiment:
         return params, {"averaged_steps": list(steps)}
 
     return Experiment(
-        task=models.SSANTranslationTask(model),
+        task=task,
         **sequence_batches(splits, LENGTHS, data, rows=rows),
         vocabulary=bpe.digest(),
         facts={
@@ -73,6 +87,7 @@ def experiment(config: TranslationConfig) -> Experiment:
             "left_out": len(splits["train"].source) - len(rows),
             "vocabulary_size": len(bpe),
             **search,
+            **facts,
         },
         for_export=search,
         substitute=join_remarks([data.note, *(part.info.substitute for part in splits.values())]),
@@ -92,6 +107,34 @@ def keep_vocabulary(bpe: gdata.BytePairs, workdir: Path) -> None:
             f"{place} must be the vocabulary of this run, got the vocabulary of another run: use "
             f"another workdir, or that vocabulary (--data.bpe {place})"
         )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class BegunTask(models.SSANTranslationTask):
+    """A task that starts with given parameters; leaves that are only shapes are drawn."""
+
+    given: Any
+
+    def init(self, key: jax.Array, batch: Batch) -> Any:
+        """Returns the initial parameters."""
+
+        def leaf(start: Any, fresh: Any) -> Any:
+            return fresh if isinstance(start, jax.ShapeDtypeStruct) else jax.numpy.asarray(start)
+
+        return jax.tree.map(leaf, self.given, super().init(key, batch))
+
+
+def start_from(
+    model: models.SSANTranslator, other: Path, bpe: gdata.BytePairs
+) -> tuple[BegunTask, Json]:
+    """Returns the task that starts with the parameters of another run, and a record of the run and
+    of the parameters that were not loaded. Raises ValueError if that run has another vocabulary."""
+    if open_folder(other, "translation", BYTE_PAIRS).config["vocabulary"] != bpe.digest():
+        raise ValueError(
+            f"init_from must be a run with the vocabulary of data.bpe, got {other} with another"
+        )
+    params, fresh = restore_params(other, parameters_like(model), partial=True)
+    return BegunTask(model, params), {"init_from": {"run": other.name, "not_loaded": fresh}}
 
 
 def measure(translator: Translator, splits: dict[str, Split]) -> Json:

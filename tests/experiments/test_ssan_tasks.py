@@ -184,15 +184,20 @@ def test_a_translator_is_trained_translates_and_shows_its_attention(
     pytest.importorskip("tokenizers")
     pytest.importorskip("sacrebleu")
     runs, results = tmp_path / "runs", tmp_path / "results"
-    for variant, layers in (("san", "0"), ("ssan_layer1", "1")):
+    # the selector is the only thing that a standard network cannot give
+    begin = ["--init-from", str(runs / "mt_multi30k-san-seed0")]
+    for variant, layers, more in (("san", "0", []), ("ssan_layer1", "1", begin)):
         workdir = runs / f"mt_multi30k-{variant}-seed0"
-        record = run(raw, workdir, "mt_multi30k", "--model.gates.select-layers", layers, *MT)
+        record = run(raw, workdir, "mt_multi30k", "--model.gates.select-layers", layers, *more, *MT)
         assert record["averaged_steps"] == [1, 2]
         assert len(record["bleu_statistics"]) == 20
         assert bleu.bleu_of(np.sum(record["bleu_statistics"], axis=0)) == pytest.approx(
             record["test_bleu"], abs=1e-3
         )
         assert record["bleu_signature"].startswith("nrefs:1|case:mixed")
+    assert record["init_from"]["run"] == "mt_multi30k-san-seed0"
+    assert record["init_from"]["not_loaded"]
+    assert all("selector_" in line for line in record["init_from"]["not_loaded"])
     # a vocabulary is never written over
     with pytest.raises(SystemExit):
         run(raw, workdir, "mt_multi30k", *MT, "--data.vocabulary-size", "50")
