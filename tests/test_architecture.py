@@ -62,7 +62,7 @@ CEILINGS = {"text": 12_300, "lexicon": 3_040, "explore": 2_635, "_commands": 3_0
     "functional": 6_885,
     "nn": 2_770,
     "nnx": 695,
-    "../experiments": 18_320,
+    "../experiments": 18_410,
 }
 """Most lines of the modules of a room. A ceiling falls with its room. It rises only by the lines of
 something that users can name: an estimator, a cell, a data set, a paper, an option."""

@@ -21,7 +21,7 @@ from experiments.core.paper import Job
 from experiments.core.records import Store, read_json, refuse_other, write_json
 from experiments.core.text import SPLITS, load_splits
 from experiments.ssan import attention, neighbours, reported
-from experiments.ssan.attention import GLUED, LAYER, Encoder
+from experiments.ssan.attention import GLUED, Encoder, Words
 from experiments.ssan.config import BASE, FULL, bounded_name, local_name
 from experiments.ssan.experiment import experiment
 from experiments.ssan.sentences import sentences
@@ -40,9 +40,7 @@ GOLD = "gold trees of the English Web Treebank's test part"
 MOST = 2_000
 """The number of test sentences, from the first, that figures 2 and 4 average over."""
 SHOWN = range(8, 15)
-"""The lengths, in words, of the sentences of figures 3, 5 and 6, which show the first."""
-WITH_LOCAL_HEADS = "bshift"
-"""The data set on which table 2 trains networks with local heads, which analyses read."""
+"""The lengths, in words, of the sentences that figures 3, 5 and 6 choose from."""
 PROBES = ("bshift", "tree_depth", "top_const")
 FIGURES = {
     "figure2": "bshift",
@@ -71,10 +69,17 @@ def for_each_data_set(
     return all_of_them
 
 
+def uses_local_heads(job: Job, data: str) -> bool:
+    """Returns whether an analysis reads the networks with local heads, which table 2 trains on
+    BShift."""
+    return data == "bshift" and job.options.local
+
+
 def load_encoders(job: Job, data: str) -> dict[str, Encoder]:
     """Loads the encoders of seed 0 without a selector (`BASE`) and with one in layer 1 (`FULL`).
     Raises FileNotFoundError if a run has not finished."""
-    trained = {role: local_name(role) if data == WITH_LOCAL_HEADS else role for role in TITLES}
+    use_local = uses_local_heads(job, data)
+    trained = {role: local_name(role) if use_local else role for role in TITLES}
     return {
         role: attention.load_encoder(job.config(data, variant, 0), job.workdir(data, variant, 0))
         for role, variant in trained.items()
@@ -102,7 +107,7 @@ def _save(job: Job, data: str, numbers: Numbers) -> str:
     """Writes the results of an analysis; only --rerun replaces different results. Returns the title
     of the data set, see `title_of`."""
     path = file_of(job.store, job.options.what, data)
-    if data == WITH_LOCAL_HEADS:
+    if uses_local_heads(job, data):
         # The title of a page needs it, and the file has no other trace of the networks.
         numbers["local"] = True
     previous = read_json(path) if path.exists() else None
@@ -131,11 +136,19 @@ def gold_tree(example: Json) -> trees.SpanTree:
     return trees.SpanTree.of(len(example["tokens"]), spans)
 
 
-def _tagged_maps(encoder: Encoder, examples: Sequence[Any]) -> list[np.ndarray]:
+def _maps(
+    options: Any, encoder: Encoder, texts: Sequence[Words], **attention_options: Any
+) -> list[np.ndarray]:
+    return attention.attention(
+        encoder, texts, layer=options.layer, head=options.head, **attention_options
+    )
+
+
+def _tagged_maps(options: Any, encoder: Encoder, examples: Sequence[Any]) -> list[np.ndarray]:
     """Computes the attention between the words of tagged sentences. The tags mark the words that
     follow the previous word without a space."""
     glued = [[tag in GLUED for tag in example["tags"]] for example in examples]
-    return attention.attention(encoder, [example["tokens"] for example in examples], glued)
+    return _maps(options, encoder, [example["tokens"] for example in examples], glued=glued)
 
 
 # Table 6 -----------------------------------------------------------------------------------------
@@ -152,9 +165,9 @@ def brackets(job: Job, data: str) -> None:
         without_punctuation = [(true.without(out), tree.without(out)) for true, tree, out in pairs]
         return [round(value, 6) for value in trees.bracket_scores(without_punctuation)]
 
-    numbers: Numbers = {"gold": GOLD, "sentences": len(gold), "layer": LAYER}
+    numbers: Numbers = {"gold": GOLD, "sentences": len(gold), "layer": job.options.layer}
     for variant, encoder in load_encoders(job, data).items():
-        weights = _tagged_maps(encoder, examples)
+        weights = _tagged_maps(job.options, encoder, examples)
         for norm in NORMS:
             of_norm = [trees.from_attention(w, norm=norm) for w in weights]
             numbers[f"{variant}-{norm}"] = scores(of_norm)
@@ -200,10 +213,10 @@ def table6(store: Store) -> str:
 def tag_shares(job: Job, data: str) -> None:
     """Computes the shares of attention by the part of speech of the key, and writes them."""
     examples, note = tagged_sentences(job, data)
-    numbers: Numbers = {"note": note, "sentences": len(examples), "layer": LAYER}
+    numbers: Numbers = {"note": note, "sentences": len(examples), "layer": job.options.layer}
     for variant, encoder in load_encoders(job, data).items():
         mass = collections.Counter[str]()
-        weights = _tagged_maps(encoder, examples)
+        weights = _tagged_maps(job.options, encoder, examples)
         for sentence_weights, example in zip(weights, examples, strict=True):
             mass.update(attention.by_tag(sentence_weights, example["tags"]))
         numbers[variant] = {
@@ -271,14 +284,17 @@ def table7(store: Store) -> str:
 def distances(job: Job, data: str) -> None:
     """Draws figures 2 and 4, attention over the distance of query and key, and writes the shares.
     Without the work folders of the networks, the figure is drawn from shares that an earlier
-    command wrote."""
+    command wrote for the same layer and the same networks."""
     path = file_of(job.store, job.options.what, data)
     try:
         encoders = load_encoders(job, data)
     except FileNotFoundError:
-        if job.options.rerun or not path.exists():
+        numbers = read_json(path) if path.exists() else {}
+        settings = (numbers.get("layer"), numbers.get("local", False))
+        is_recorded = settings == (job.options.layer, uses_local_heads(job, data))
+        # The file has no head, so it answers only for the mean over heads.
+        if not is_recorded or job.options.head is not None or job.options.rerun:
             raise
-        numbers = read_json(path)
         say(f"the networks are not in {job.options.runs}; {path} has their shares")
     else:
         numbers = _distance_shares(job, data, encoders)
@@ -296,10 +312,10 @@ def distances(job: Job, data: str) -> None:
 def _distance_shares(job: Job, data: str, encoders: dict[str, Encoder]) -> Numbers:
     """Computes the shares of attention by distance over the first test sentences."""
     texts = [example["tokens"] for example in _test_examples(job, data)[:MOST]]
-    numbers: Numbers = {"sentences": len(texts), "layer": LAYER}
+    numbers: Numbers = {"sentences": len(texts), "layer": job.options.layer}
     for variant, encoder in encoders.items():
         total = analysis.distance_counts(np.zeros((0, 1, 1)), np.zeros(0, int))
-        for weights in attention.attention(encoder, texts):
+        for weights in _maps(job.options, encoder, texts):
             # A sentence without words has no attention to count.
             if len(weights):
                 total += analysis.distance_counts(weights[None], [len(weights)])
@@ -325,10 +341,10 @@ def heat_maps(job: Job, data: str) -> None:
     short = [example for example in source if len(example["tokens"]) in SHOWN]
     # Sentences of BShift have no position of the move, but the label "I" if words were swapped.
     moved = [x for x in short if "insert" in x or names[x["label"]] == "I"]
-    example = _first_sentence(data, moved)
+    example = _choose_sentence(job.options, moved)
     words = example["tokens"]
     panels = {
-        TITLES[variant]: attention.attention(encoder, [words])[0]
+        TITLES[variant]: _maps(job.options, encoder, [words])[0]
         for variant, encoder in load_encoders(job, data).items()
     }
     weights = {name: np.round(panel, 4).tolist() for name, panel in panels.items()}
@@ -337,29 +353,29 @@ def heat_maps(job: Job, data: str) -> None:
         words,
         panels,
         _figure_stem(job, data),
-        f"{title}, layer {LAYER}",
+        f"{title}, layer {job.options.layer}",
         marked=[example["insert"], example["original"]] if "insert" in example else [],
     )
 
 
-def _first_sentence(data: str, examples: Sequence[Record]) -> Json:
-    if not examples:
-        raise ValueError(f"{data} must have a test sentence of 8 to 14 words, got none")
-    return examples[0]
+def _choose_sentence(options: Any, examples: Sequence[Record]) -> Json:
+    if not 0 <= options.sentence < len(examples):
+        raise ValueError(f"sentence must be in [0, {len(examples)}), got {options.sentence}")
+    return examples[options.sentence]
 
 
 def tree_figure(job: Job, data: str) -> None:
     """Draws figure 6, the trees of a sentence, and writes their brackets."""
     short = [x for x in treebank(job.options) if len(x["tokens"]) in SHOWN]
-    example = _first_sentence("the treebank", short)
+    example = _choose_sentence(job.options, short)
     gold = gold_tree(example)
     # The gold tree comes first, because the panels are in the order of this dict.
     trees_of = {"gold": gold}
     for variant, encoder in load_encoders(job, data).items():
-        (weights,) = _tagged_maps(encoder, [example])
+        (weights,) = _tagged_maps(job.options, encoder, [example])
         trees_of[TITLES[variant]] = trees.from_attention(weights)
     bracketed = {name: tree.bracketed(example["tokens"]) for name, tree in trees_of.items()}
-    title = f"Trees from the attention of {_save(job, data, bracketed)}, layer {LAYER}"
+    title = f"Trees from the attention of {_save(job, data, bracketed)}, layer {job.options.layer}"
     analysis.plot_trees(example["tokens"], trees_of, _figure_stem(job, data), title, gold=gold)
 
 

@@ -22,8 +22,6 @@ from gatedjax.text.models._translator import open_translator
 from gatedjax.training import restore_params
 
 BATCH = 64
-LAYER = 1
-"""The layer of the encoder that is read, from 1."""
 Words = Sequence[str]
 GLUED = frozenset({".", ",", ":", "''", "-RRB-", "POS", "HYPH"})
 """The Penn tags of words that follow the previous word without a space in running text."""
@@ -31,8 +29,9 @@ GLUED = frozenset({".", ",", ":", "''", "-RRB-", "POS", "HYPH"})
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Encoder:
-    """A trained encoder: its parameters `params`, and its functions."""
+    """A trained encoder: its configuration, its parameters `params`, and its functions."""
 
+    config: RunConfig
     apply: Callable[[Any, Any], tuple[Any, ...]]
     """Function of (parameters, batch) that returns the attention [B, M, N, N] of each layer."""
     params: Params
@@ -52,7 +51,7 @@ def load_encoder(config: RunConfig, workdir: Path) -> Encoder:
             "with python -m experiments.ssan.tables table1 | table2 | table3 | table4 | table5"
         )
     if isinstance(config, TranslationConfig):
-        return _translator(workdir)
+        return _translator(config, workdir)
     if not isinstance(config, ProbeConfig | ReorderingConfig):
         raise ValueError(f"preset must have an encoder of whole sentences, got {config.preset!r}")
     vocabulary, run = sentences(config).vocabulary, experiment(config)
@@ -67,26 +66,41 @@ def load_encoder(config: RunConfig, workdir: Path) -> Encoder:
     def pieces(words: Words, glued: Sequence[bool]) -> tuple[list[int], list[int]]:
         return vocabulary.encode(words), list(range(len(words)))
 
-    return Encoder(jax.jit(weights), params, pieces)
+    return Encoder(config, jax.jit(weights), params, pieces)
 
 
-def _translator(workdir: Path) -> Encoder:
+def _translator(config: TranslationConfig, workdir: Path) -> Encoder:
     trained = open_translator(workdir)
 
     def weights(params: Params, batch: Batch) -> tuple[Any, ...]:
         encoded: Any = trained.model.apply({"params": params}, batch, method=SSANTranslator.encode)
         return tuple(s.weights for s in encoded.selections)
 
-    return Encoder(jax.jit(weights), trained.params, trained.bpe.encode_words, end=(STOP,))
+    return Encoder(config, jax.jit(weights), trained.params, trained.bpe.encode_words, end=(STOP,))
 
 
 def attention(
-    encoder: Encoder, texts: Sequence[Words], glued: Sequence[Sequence[bool]] | None = None
+    encoder: Encoder,
+    texts: Sequence[Words],
+    *,
+    glued: Sequence[Sequence[bool]] | None = None,
+    layer: int = 1,
+    head: int | None = None,
 ) -> list[np.ndarray]:
-    """Computes the attention [n, n] between the n words of each sentence, in evaluation mode, as
-    the mean over heads. The attention between pieces of words is merged (see `merge_pieces`), and
-    attention to the end of the sentence is left out. `glued` is True for words that follow the
-    previous word without a space; only networks of pieces use it."""
+    """Computes the attention between the words of sentences, in evaluation mode.
+
+    The attention between pieces of words is merged (see `merge_pieces`), and attention to the end
+    of the sentence is left out.
+
+    `glued` is True for words that follow the previous word without a space; only networks of pieces
+    use it. Layers count from 1, heads from 0; without a head the mean over heads is taken. Returns
+    an array [n, n] of queries and keys for each sentence of n words.
+    """
+    model = encoder.config.model
+    if not 1 <= layer <= model.num_layers:
+        raise ValueError(f"layer must be in [1, {model.num_layers}], got {layer}")
+    if head is not None and not 0 <= head < model.num_heads:
+        raise ValueError(f"head must be in [0, {model.num_heads}), got {head}")
     glued = [[False] * len(words) for words in texts] if glued is None else glued
     ids, owners = [], []
     for words, joined in zip(texts, glued, strict=True):
@@ -97,12 +111,12 @@ def attention(
     maps: list[np.ndarray] = [np.zeros((0, 0))] * len(texts)
     for batch, rows in one_pass(ids, BATCH):
         inputs = {name: batch[name] for name in ("tokens", "lengths", "example_id")}
-        weights = np.asarray(encoder.apply(encoder.params, inputs)[LAYER - 1], np.float64)
-        mean = weights.mean(axis=1)
+        weights = np.asarray(encoder.apply(encoder.params, inputs)[layer - 1], np.float64)
+        chosen_weights = weights.mean(axis=1) if head is None else weights[:, head]
         for row, index in rows:
             size = len(owners[index])
             # The cut to `size` removes padding and the end of the sentence.
-            maps[index] = merge_pieces(mean[row, :size, :size], owners[index])
+            maps[index] = merge_pieces(chosen_weights[row, :size, :size], owners[index])
     return maps
 
 

@@ -135,12 +135,24 @@ VARIANTS = core.variants(
 )
 
 
+OF_ATTENTION = ("table6", "table7", *analyses.FIGURES)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANOptions(core.TableOptions):
     """Options of the tables of this paper."""
 
     layers: tuple[int, ...] = reported.LAYERS
     """The layers that get a selector, a network for each, in table2, table3 and bound."""
+    layer: int = 1
+    """The layer of the encoder that table6, table7 and the figures look into, from 1."""
+    head: Unset[int] = None
+    """The head that they look into, from 0 (default: the mean over heads)."""
+    local: bool = True
+    """For BShift, look into the networks of table2, which have local heads."""
+    sentence: int = 0
+    """The index, from 0, of the sentence in figure3, figure5 and figure6, among the sentences of 8
+    to 14 words."""
     seeds: int = 1
     """The number of runs per cell, with seeds 0, 1, ..."""
     num_steps: Unset[int] = None
@@ -151,7 +163,11 @@ class SSANOptions(core.TableOptions):
     note: Unset[str] = None
     """A description of the files if they are not the published files. Tables show it."""
     random_vectors: ClassVar = ("wrd", "wrd_small", "wrd_published", "wrd_files")
-    owned: ClassVar = {"layers": ("table2", "table3", "bound")}
+    owned: ClassVar = {
+        "layers": ("table2", "table3", "bound"),
+        **dict.fromkeys(("layer", "head", "local"), OF_ATTENTION),
+        "sentence": ("figure3", "figure5", "figure6"),
+    }
 
     def changes(self, preset: RunConfig) -> Changes:
         """Returns the changes that the options make to a preset. These are the note about the

@@ -61,6 +61,7 @@ TABLES = {
     "ssan table2 --data bshit": "Did you mean 'bshift'?",
     "ssan table2 --layers 7": "--layers",
     "ssan modes --layers 1": "--layers is an option of table2, table3 and bound",
+    "ssan table2 --no-local": "--local is an option of table6",
     "ssan table2 --data bshift_local": "got 'bshift_local', which is for single runs",
     "ssan figure3 --data tree_depth": "reordered sentences",
     "ssan neighbours --data nli": "--data must be among bshift, tree_depth, top_const for neigh",

@@ -31,15 +31,24 @@ def test_layers_of_a_network_select_as_they_are_named(layers, selective):
     assert config.model.gates.selective == selective
 
 
-@pytest.mark.parametrize(("data", "local"), [("bshift", True), ("tree_depth", False)])
-def test_figures_look_into_the_networks_that_tables_train(data, local, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("data", "asked", "local"),
+    [
+        ("bshift", True, True),
+        ("bshift", False, False),
+        ("tree_depth", True, False),
+    ],
+)
+def test_figures_look_into_the_networks_that_tables_train(
+    data, asked, local, tmp_path, monkeypatch
+):
     opened = {}
     monkeypatch.setattr(
         analyses.attention,
         "load_encoder",
         lambda config, workdir: opened.setdefault(workdir.name, config.model),
     )
-    options = options_of(PAPER)(what="figure2", runs=tmp_path)
+    options = options_of(PAPER)(what="figure2", runs=tmp_path, local=asked)
     found = analyses.load_encoders(Job(PAPER, options), data)
     end = "_local" if local else ""
     assert list(opened) == [f"{data}-san{end}-seed0", f"{data}-ssan_layer1{end}-seed0"]
@@ -77,7 +86,9 @@ def test_distances_are_drawn_from_recorded_shares_without_the_networks(
     }
     assert (tmp_path / "figure2.png").exists()
     assert path.read_text() == text_of
-    assert "finished run" in refused(tables.main, [*args, "--rerun"], capsys)
+    # The record answers only for the networks, the layer and the mean over heads that it is of.
+    for other in (["--layer", "2"], ["--no-local"], ["--head", "0"], ["--rerun"]):
+        assert "finished run" in refused(tables.main, [*args, *other], capsys)
 
 
 def test_a_budget_shortens_the_warm_up_and_keeps_ten_evaluations():
