@@ -117,11 +117,10 @@ def check(
         # The report names places in the files of the user and not ids of examples.
         file = account.file if folder is None else Path(account.file).name
         places = {row.index: row.file or f"{file}:{row.index + 1}" for row in rows.rows}
+        if rows.rows:
+            account = dataclasses.replace(account, **vars(declared.report(rows, part_options)))
         for split, piece in pieces.items():
             examples = declared.examples(piece, first, part_options)
-            if rows.rows:
-                report = declared.report(rows, part_options)
-                account = dataclasses.replace(account, **vars(report))
             texts[split] = [
                 text._replace(place=places[(int(text.place) - first) // ids_per_row])
                 for text in _texts(examples, str)

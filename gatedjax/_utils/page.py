@@ -20,9 +20,7 @@ h1 { font-size: 1.4rem; line-height: 1.3; overflow-wrap: anywhere; }
 """The style of texts with words that are closed, or shaded by their attention `--a`."""
 
 
-def render_page(
-    title: str, body: str, style: str, *, script: str = "", css_class: str = "", lang: str = "en"
-) -> str:
+def render_page(title: str, body: str, style: str, *, script: str = "", css_class: str = "") -> str:
     """Returns an HTML page; with a `script` its `body` must not have `style` attributes."""
     # A policy can allow style attributes only if it allows all style elements as well.
     styles = f"'{_digest(style)}'" if script else "'unsafe-inline'"
@@ -33,7 +31,7 @@ def render_page(
     opening = f'<body class="{css_class}">' if css_class else "<body>"
     module = f'\n<script type="module">{script}</script>' if script else ""
     return f"""<!doctype html>
-<html lang="{html.escape(lang)}">
+<html lang="en">
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{policy}base-uri 'none'; form-action 'none'">

@@ -140,3 +140,8 @@ def _open_stream(path: Path) -> BinaryIO:
 def _beside(target: Path, kind: str) -> Path:
     # Next to the target, because only within a file system can a file be renamed in a single step.
     return target.with_name(f".{target.name}.{kind}-{secrets.token_hex(8)}")
+
+
+def list_partials(target: Path) -> list[Path]:
+    """Returns the hidden files that killed processes left next to a file, and no other files."""
+    return list(target.parent.glob(f".{target.name}.partial-{'[0-9a-f]' * 16}"))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from gatedjax._utils.json import to_json
-from gatedjax._utils.write import naming, write_text
+from gatedjax._utils.write import list_partials, naming, write_text
 
 LOCK = ".lock"
 TRAIN_LOCK = ".train.lock"
@@ -229,7 +229,7 @@ def remove_run(workdir: Path, locks: tuple[str, ...] = (LOCK, TRAIN_LOCK)) -> li
         for name in locks:
             stack.callback(WorkdirLock(workdir, name).release)
         for name in _FILES:
-            for path in (workdir / name, *workdir.glob(f".{name}.partial-*")):
+            for path in (workdir / name, *list_partials(workdir / name)):
                 _unlink(path)
         for path in list(workdir.iterdir()):
             if _TEXTS.fullmatch(path.name):

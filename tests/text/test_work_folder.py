@@ -56,7 +56,7 @@ def test_a_removal_that_is_killed_leaves_no_checkpoint_by_halves(tmp_path, monke
 
 
 @pytest.mark.parametrize(
-    "mine", ["notes.txt", "checkpoints/notes.txt",
+    "mine", ["notes.txt", ".seconds.partial-mine", "checkpoints/notes.txt",
              "checkpoints-bad/notes.txt", "data/train-0.ids"],
 )  # fmt: skip
 def test_files_of_others_stay_in_a_run_that_is_removed(tmp_path, mine):

@@ -167,7 +167,7 @@ def read_rows(path: AnyPath, part: str = "") -> FileRows:
             # sentences do not depend on them.
             index += 1
     note = EWT if Path(str(path)).name.startswith("ewt.") else None
-    return FileRows(tuple(rows), tuple(quarantine), counted=index, note=note)
+    return FileRows(tuple(rows), tuple(quarantine), note=note)
 
 
 @dataclasses.dataclass(frozen=True)
