@@ -25,9 +25,8 @@ USES = {
     "data.files": "",
     "data.text": "data.files",
     "data.sets": "data.files data.text",
-    "data.tfds": "data.files data.sets",
     "data.batches": "data.files data.text data.sets",
-    "data": "data.files data.text data.sets data.tfds data.batches",
+    "data": "data.files data.text data.sets data.batches",
     "lexicon": "data.text",
     "text": (
         "lexicon functional gates training models analysis export data.files data.text "
@@ -35,7 +34,7 @@ USES = {
     ),
     "explore": "data.sets data.text data.batches functional lexicon models text",
     "_commands": (
-        "training gates analysis explore export data.files data.sets data.text data.tfds text"
+        "training gates analysis explore export data.files data.sets data.text data text"
     ),
     "experiments.core": "training analysis data text",
     "experiments.ga_net": "training models text analysis data experiments.core",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, overload
 
+from gatedjax.data import _prepared
 from gatedjax.data.files import _unpack
 from gatedjax.data.files._lines import FileRows
 from gatedjax.data.files._paths import Found
@@ -17,7 +18,6 @@ from gatedjax.data.sets._all import names as names
 from gatedjax.data.sets._declaration import HELD_OUT, ID_BASE, SPLITS, DataSet, Embedded, hold_out
 from gatedjax.data.sets._images import ImageSource
 from gatedjax.data.text._stream import TokenStream
-from gatedjax.data.tfds import _prepared
 
 _LOG = logging.getLogger("gatedjax.data")
 # A context variable reaches `load` through all functions between, without an argument of each.
