@@ -17,7 +17,7 @@ from gatedjax.data.sets._all import check_known, not_there, resolve
 from gatedjax.data.sets._all import names as names
 from gatedjax.data.sets._declaration import HELD_OUT, ID_BASE, SPLITS, DataSet, Embedded, hold_out
 from gatedjax.data.sets._images import ImageSource
-from gatedjax.data.text._stream import TokenStream
+from gatedjax.data.sets._ptb import TokenStream
 
 _LOG = logging.getLogger("gatedjax.data")
 # A context variable reaches `load` through all functions between, without an argument of each.

@@ -9,7 +9,7 @@ import unicodedata
 import pytest
 
 from gatedjax.data.text import _social, _units
-from gatedjax.data.text._social import character_tokens
+from gatedjax.data.text._tokenize import character_tokens
 from gatedjax.data.text._units import Units, split_characters
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gatedjax.data import _prepared
 
 from gatedjax import data
 from gatedjax.__main__ import main
 from gatedjax._commands import _data_check
+from gatedjax.data import _prepared
 from gatedjax.data.sets import _cbt, _sst
 
 SPLITS = ("train", "validation", "test")

@@ -4,7 +4,7 @@ import numpy as np
 
 from gatedjax._utils.types import FILLER_ID
 from gatedjax.data.batches._plan import Batch, StepBatches
-from gatedjax.data.text._stream import TokenStream
+from gatedjax.data.sets._ptb import TokenStream
 
 
 class LanguageModelBatches(StepBatches):

@@ -5,7 +5,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -170,6 +170,72 @@ class Vocabulary:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} ids, lowercase={self.lowercase})"
+
+
+class ClosedVocabulary(Vocabulary):
+    """The words that a language model predicts, without an id for padding.
+
+    `<unk>` is an ordinary word. A word that is not in the vocabulary gets the id of `<unk>`, or an
+    error if the vocabulary has no `<unk>`.
+
+        >>> ClosedVocabulary(["<unk>", "the", "house"]).encode(["the", "red", "house"])
+        [1, 0, 2]
+
+    Args:
+      words: the words in the order of their ids, from 0.
+      lowercase: True to lower-case words before they are looked up.
+
+    Raises:
+      ValueError: if there are no words, or a word occurs twice.
+
+    Attributes:
+      words: the words in the order of their ids.
+      lowercase: the argument.
+    """
+
+    _specials = ()
+
+    def __init__(self, words: Sequence[str], *, lowercase: bool = False) -> None:
+        super().__init__(words, lowercase=lowercase)
+
+    @classmethod
+    def build(
+        cls,
+        sources: Iterable[Source],
+        *,
+        min_count: int = 1,
+        lowercase: bool = False,
+        max_size: int | None = None,
+    ) -> "ClosedVocabulary":
+        """Collects the words of sources by descending frequency, equal counts alphabetically.
+
+        Args:
+          sources: sequences of examples with "tokens".
+          min_count: drop words that occur less often.
+          lowercase: True to count and look up words in lower case.
+          max_size: keep at most this many words; None keeps all words.
+
+        Returns:
+          The vocabulary.
+        """
+        options: Any = {"min_count": min_count, "lowercase": lowercase, "max_size": max_size}
+        return super().build(sources, **options)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "ClosedVocabulary":
+        """Reads a vocabulary that `save` wrote.
+
+        Raises:
+          ValueError: if the file is not a closed vocabulary.
+        """
+        words, lowercase = read_words(path)
+        # A vocabulary of texts begins with <pad>, which a language model does not predict.
+        if words[:1] == [SPECIALS[0]]:
+            raise ValueError(
+                f"{path} must be a vocabulary of a language model, got a vocabulary of texts: read "
+                "it with Vocabulary.load"
+            )
+        return cls(words, lowercase=lowercase)
 
 
 MAX_CHARACTERS = 10
