@@ -27,8 +27,8 @@ from jaxtyping import Array, Bool, Float
 from gatedjax import functional as F
 from gatedjax._utils.types import Tree
 from gatedjax.functional._devices import on_rows
+from gatedjax.models._checks import Batch
 from gatedjax.models._ga_net_parts import Encoded, GANetOutput, Gates, open_one
-from gatedjax.models._types import Batch
 
 
 def read_scaled_words(

@@ -12,7 +12,7 @@ import numpy as np
 from gatedjax.data.files._lines import FileRow, FileRows, LineError, read_lines
 from gatedjax.data.files._paths import AnyPath, Files, read_bytes
 from gatedjax.data.files._source import Example, ReadReport, Source, SourceInfo
-from gatedjax.data.sets._declaration import DataSet, ReadPart, TfdsForm, eagerly
+from gatedjax.data.sets._declaration import DataSet, ReadPart, TfdsForm, lazily
 from gatedjax.data.text._vocabulary import ClosedVocabulary
 
 FILES = {"train": "ptb.train.txt", "validation": "ptb.valid.txt", "test": "ptb.test.txt"}
@@ -151,7 +151,7 @@ DECLARED = (
             inside=f"{_FOLDER}/",
         ),
         read_rows=read_rows,
-        examples=eagerly(_example),
+        examples=lazily(_example, once=True),
         # Sentences have no classes, so all examples have label 0.
         classes=("sentence",),
         source=stream,
