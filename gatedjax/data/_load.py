@@ -234,9 +234,9 @@ def _check(
             f"{len(aside)} malformed {unit}; strict=False sets them aside"
         )
     if not rows.rows:
+        first = f", first {aside[0]}" if aside else ""
         raise ValueError(
-            f"data set {name!r}, {part}: no usable line{rows.first_aside()}; at least one must be "
-            "well formed"
+            f"data set {name!r}, {part}: no usable line{first}; at least one must be well formed"
         )
     if aside:
         _LOG.warning(

@@ -85,29 +85,13 @@ class StepBatches(abc.ABC):
         options = grain.ReadOptions(
             num_threads=num_threads, prefetch_buffer_size=4 * num_threads if num_threads else 0
         )
-        steps = grain.MapDataset.source(_Range(self, start, stop))
-        iterator = iter(steps.to_iter_dataset(options))
+        batches = grain.MapDataset.range(start, stop).map(self.__getitem__)
+        iterator = iter(batches.to_iter_dataset(options))
         try:
             yield from iterator
         finally:
             with contextlib.suppress(AttributeError):  # Grain before 0.2.16 has no close
                 iterator.close()
-
-
-class _Range:
-    """The batches of the steps from `start` to `stop` - 1 as a random-access source of Grain."""
-
-    def __init__(self, batches: StepBatches, start: int, stop: int) -> None:
-        self._batches, self._start, self._count = batches, start, stop - start
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, index: int) -> Batch:
-        return self._batches[self._start + int(index)]
-
-    def __repr__(self) -> str:
-        return f"{type(self._batches).__name__} from step {self._start}"
 
 
 class PlannedBatches(StepBatches):

@@ -41,10 +41,6 @@ class FileRows:
         """The number of lines that were read."""
         return len(self.rows) + len(self.quarantine) if self.counted is None else self.counted
 
-    def first_aside(self) -> str:
-        """Returns ", first FILE:LINE: REASON" for the first line set aside, or "" without one."""
-        return f", first {self.quarantine[0]}" if self.quarantine else ""
-
 
 def decode(data: bytes, encoding: str = "utf-8") -> str:
     """Decodes a line or file; raises LineError for invalid bytes and for NUL characters."""
