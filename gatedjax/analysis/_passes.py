@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import special
 
-from gatedjax._utils.identity import ByIdentity
+from gatedjax._utils.tracing import ByIdentity
 from gatedjax._utils.types import Params, Tree
 from gatedjax.analysis._checks import mask_before
 from gatedjax.analysis._rationale import Rationale
