@@ -1,6 +1,6 @@
 """Weights of `functional` out of the parameters of a recurrent module."""
 
-from gatedjax._utils.weight_names import PARAMETERS
+from gatedjax._utils.types import PARAMETERS
 
 
 def weights_of(kind, params, layer=0, direction="forward"):

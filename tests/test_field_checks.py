@@ -19,8 +19,7 @@ from gatedjax import models, training
 from gatedjax import nn as gnn
 from gatedjax import nnx as gnnx
 from gatedjax._utils.choices import check_choices, choices_of
-from gatedjax._utils.field_checks import check_fields
-from gatedjax._utils.field_limits import limits_of
+from gatedjax._utils.field_limits import check_fields, limits_of
 from gatedjax._utils.limits import MOST_LAYERS, MOST_WIDTH
 from gatedjax._utils.numbers import field_types
 from gatedjax.text.models._translator import SearchConfig

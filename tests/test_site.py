@@ -80,7 +80,7 @@ def test_every_public_name_is_on_one_page_of_the_reference_with_its_docstring(re
 def test_classes_that_users_only_receive_stand_beside_what_returns_them(reference):
     lines = "\n".join(reference.described("gatedjax.analysis", "distance_counts"))
     _, entry = lines.split("{py:class} DistanceCounts(mass: np.ndarray")
-    assert "`from gatedjax.analysis._attention_mass import DistanceCounts`" in entry
+    assert "`from gatedjax.analysis._self_attention import DistanceCounts`" in entry
     assert "{py:method} shares() -> np.ndarray\n:no-index:" in entry
 
 

@@ -29,7 +29,7 @@ from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax._utils.terminal import say
 from gatedjax.analysis import trees
-from gatedjax.analysis._attention_mass import DistanceCounts
+from gatedjax.analysis._self_attention import DistanceCounts
 
 Numbers = Json
 """The results of an analysis, as in its JSON file."""

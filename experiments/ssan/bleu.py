@@ -6,8 +6,7 @@ import numpy as np
 
 from experiments.core.comparison import Comparison, compare
 from experiments.core.kinds import Records
-from gatedjax.analysis._bleu import bleu_metric
-from gatedjax.analysis._scores import MatchCounts
+from gatedjax.analysis._scores import MatchCounts, bleu_metric
 from gatedjax.analysis._two_way import student_test
 
 SAMPLES = 1_000

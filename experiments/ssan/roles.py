@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gatedjax.analysis._chunks import chunks
-from gatedjax.analysis._scores import MatchCounts
+from gatedjax.analysis._scores import MatchCounts, chunks
 
 Argument = tuple[str, tuple[tuple[int, int], ...]]
 """A role and its spans (first word, word after the last). An argument that continues after a break

@@ -15,7 +15,7 @@ from experiments.ssan.config import TranslationConfig, TranslationData
 from experiments.ssan.sentences import Split, sequence_batches, without_batches
 from gatedjax import data as gdata
 from gatedjax import models
-from gatedjax.analysis._bleu import corpus_bleu
+from gatedjax.analysis._scores import corpus_bleu
 from gatedjax.text.models._folders import BYTE_PAIRS, open_folder
 from gatedjax.text.models._translator import (
     Translator,

@@ -12,7 +12,7 @@ from gatedjax._utils.cli import parse, program, refusals
 from gatedjax._utils.limits import MOST_TEXT_BYTES, check_most, decode_text, read_limited
 from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import say, while_read
-from gatedjax.analysis._bleu import corpus_bleu
+from gatedjax.analysis._scores import corpus_bleu
 from gatedjax.text.models._translator import open_translator, translate_texts
 
 

@@ -53,13 +53,10 @@ def keep_freed_memory() -> bool:
 
 
 def keep_freed_memory_on_cpu() -> None:
-    """Calls `keep_freed_memory` on a CPU, unless the variable GATEDJAX_KEEP_MEMORY is 0.
-
-    To ask for the backend starts its threads, so that the number of arenas is set before; this
-    setting alone keeps no memory.
-    """
+    """Calls `keep_freed_memory` on a CPU, unless the variable GATEDJAX_KEEP_MEMORY is 0."""
     if os.environ.get("GATEDJAX_KEEP_MEMORY") == "0":
         return
+    # The call for the backend starts its threads, so that the number of arenas is set before it.
     _set_malloc(_ARENA_MAX, 1)
     if jax.default_backend() == "cpu":
         keep_freed_memory()

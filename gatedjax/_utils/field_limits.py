@@ -1,15 +1,46 @@
-"""Limits of options, declared in the types of their fields and checked by `check_options`."""
+"""Checks of the fields of modules, and of options by limits in the types of their fields."""
 
 import functools
 import math
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
-from gatedjax._utils.choices import check_choices
-from gatedjax._utils.field_checks import check_dropout, check_range
-from gatedjax._utils.limits import MOST_WIDTH, check_most
-from gatedjax._utils.numbers import make_plain
+from gatedjax._utils.choices import check_choice, check_choices, choices_of
+from gatedjax._utils.limits import MOST_LAYERS, MOST_LENGTH, MOST_WIDTH, MOST_WORDS, check_most
+from gatedjax._utils.numbers import check_type, field_types, make_plain
 from gatedjax._utils.tracing import is_traced
+
+_MOST = {
+    "num_layers": MOST_LAYERS,
+    **dict.fromkeys(("cap", "block", "max_offset"), MOST_LENGTH),
+    **dict.fromkeys(("vocab_size", "target_vocab_size", "num_embeddings"), MOST_WORDS),
+}
+
+
+def check_range(name: str, value: float, least: float, most: int = MOST_WIDTH) -> None:
+    """Raises ValueError unless a number is at least `least` and at most `most`."""
+    # The comparison in this form also refuses NaN.
+    if not value >= least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
+    check_most(name, value, most)
+
+
+def check_size(**sizes: Any) -> None:
+    """Raises unless each argument is an integer of at least 1; the keyword is its name."""
+    for name, size in sizes.items():
+        check_type(name, size, int)
+        check_range(name, size, 1)
+
+
+def check_dropout(name: str, rate: Any) -> None:
+    """Raises ValueError unless a number is in [0, 1), and TypeError if it is being traced."""
+    if is_traced(rate):
+        raise TypeError(
+            f"{name} must be a number that is known while tracing, got {rate}: pass it as a static "
+            "argument of jax.jit"
+        )
+    if not 0.0 <= rate < 1.0:
+        raise ValueError(f"{name} must be in [0, 1), got {rate}")
 
 
 class Limit(NamedTuple):
@@ -76,3 +107,49 @@ def limits_of(kind: type) -> tuple[tuple[str, Limit], ...]:
     hints = get_type_hints(kind, include_extras=True).items()
     declared = [(name, get_args(hint)) for name, hint in hints if get_origin(hint) is Annotated]
     return tuple((name, x) for name, parts in declared for x in parts if isinstance(x, Limit))
+
+
+def check_fields(module: object, **least: int) -> None:
+    """Raises unless the fields of a module have values that it can use: an int of at least 1 (or
+    `least`), a dropout in [0, 1), another float finite, a literal of its type, `config` of its
+    class. Other types are not checked, nor are the fields that a subclass of a user adds.
+    """
+    kind = next(c for c in type(module).__mro__ if c.__module__.startswith("gatedjax."))
+    config_class, config = _config_class(kind), getattr(module, "config", None)
+    if config_class is not None and not isinstance(config, config_class):
+        raise TypeError(f"config must be an instance of {config_class.__name__}, got {config!r}")
+    # Fields are compared here, and only a wrong one enters the function with its message: a forward
+    # pass checks dozens of fields.
+    for name, choices in choices_of(kind).items():
+        if getattr(module, name) not in choices:
+            check_choice(choices, **{name: getattr(module, name)})
+    for name, (field_type, is_optional) in _number_fields(kind).items():
+        value: Any = getattr(module, name)
+        if (is_traced(value) and not name.endswith("dropout")) or (value is None and is_optional):
+            continue
+        if type(value) is not field_type:
+            check_type(name, value, field_type)
+        if field_type is int or name in least:
+            low, most = least.get(name, 1), _MOST.get(name, MOST_WIDTH)
+            if not low <= value <= most:
+                check_range(name, value, low, most)
+        elif name.endswith("dropout"):
+            if is_traced(value) or not 0.0 <= value < 1.0:
+                check_dropout(name, value)
+        elif field_type is float and not math.isfinite(value):
+            raise ValueError(f"{name} must be finite, got {value}")
+
+
+@functools.cache
+def _config_class(kind: Any) -> type | None:
+    hint = get_type_hints(kind).get("config")
+    return hint if isinstance(hint, type) else None
+
+
+@functools.cache
+def _number_fields(kind: Any) -> dict[str, tuple[type, bool]]:
+    return {
+        name: (field_type, is_optional)
+        for name, field_type, is_optional in field_types(kind)
+        if field_type in (int, float, bool)
+    }

@@ -10,12 +10,11 @@ T = TypeVar("T")
 def with_changes(
     config: T, changes: Mapping[str, Any], unknown: Callable[[type, str, str], Exception]
 ) -> T:
-    """Returns a copy of a dataclass with other values, by dotted name such as "gates.density".
-
-    All new values of a dataclass are set together, because its checks compare them. A dict for a
-    field that is a dataclass changes only the options in it. A name without a field raises
-    `unknown(class, rest of the name, its first part)`.
+    """Returns a copy of a dataclass with other values, by dotted name such as "gates.density". A
+    dict for a field that is a dataclass changes only the options in it. A name without a field
+    raises `unknown(class, rest of the name, its first part)`.
     """
+    # The new values are set together, because the checks of a dataclass compare them.
     parts: dict[str, dict[str, Any]] = {}
     values: dict[str, Any] = {}
     copy: Any = config

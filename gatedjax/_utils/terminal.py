@@ -83,13 +83,13 @@ def terminal_width() -> int | None:
 
 def say_wrapped(text: str) -> None:
     """Prints lines that a terminal wraps between words; in a pipe they stay whole."""
-    say(text if (width := terminal_width()) is None else wrap(text, width))
+    say(wrap(text) if sys.stdout.isatty() else text)
 
 
-def wrap(text: str, width: int | None = None) -> str:
+def wrap(text: str) -> str:
     """Breaks the lines that are wider than the terminal between words; rows of tables stay."""
-    most = measure_width() if width is None else width
-    return "\n".join(part for line in text.split("\n") for part in _break(line, most))
+    width = measure_width()
+    return "\n".join(part for line in text.split("\n") for part in _break(line, width))
 
 
 def _break(line: str, width: int) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Names of types that Python cannot express (`functional._types` has more), and a constant."""
+"""Names of types that Python cannot express (`functional._types` has more), and of parameters."""
 
 from typing import Any, TypeAlias
 
@@ -14,3 +14,17 @@ Json: TypeAlias = dict[str, Any]
 """A JSON object as a dict."""
 FILLER_ID = -1
 """The example id of filler rows; no text has it."""
+PARAMETERS = {
+    "input": "kernel",
+    "recurrent": "recurrent_kernel",
+    "bias": "bias",
+    "recurrent_bias": "recurrent_bias",
+    "hidden": "hidden_kernel",
+    "hidden_bias": "hidden_bias",
+    "score": "score_kernel",
+    "score_bias": "score_bias",
+    "value": "value_kernel",
+    "value_bias": "value_bias",
+    "affinity": "affinity",
+}
+"""Field of weights of `functional`, such as `LSTMWeights.input` -> name of the parameter."""

@@ -18,9 +18,6 @@ that are allowed and the value that was passed. A section "Raises" lists only fu
 
 from gatedjax.analysis import phrases as phrases
 from gatedjax.analysis import trees as trees
-from gatedjax.analysis._attention_mass import distance_counts as distance_counts
-from gatedjax.analysis._attention_plots import plot_attention as plot_attention
-from gatedjax.analysis._attention_plots import plot_distances as plot_distances
 from gatedjax.analysis._curves import plot_learning_curves as plot_learning_curves
 from gatedjax.analysis._curves import plot_lines as plot_lines
 from gatedjax.analysis._curves import read_metrics as read_metrics
@@ -42,6 +39,9 @@ from gatedjax.analysis._roar import ROAR_SHARES as ROAR_SHARES
 from gatedjax.analysis._roar import racu as racu
 from gatedjax.analysis._roar import roar as roar
 from gatedjax.analysis._scores import class_scores as class_scores
+from gatedjax.analysis._self_attention import distance_counts as distance_counts
+from gatedjax.analysis._self_attention import plot_attention as plot_attention
+from gatedjax.analysis._self_attention import plot_distances as plot_distances
 from gatedjax.analysis._significance import Bootstrap as Bootstrap
 from gatedjax.analysis._significance import holm as holm
 from gatedjax.analysis._significance import mcnemar as mcnemar

@@ -11,7 +11,7 @@ import numpy as np
 from gatedjax._utils.terminal import clean
 from gatedjax._utils.types import Keywords
 from gatedjax.analysis._figure import DASHES, MARKERS, PALETTE, new_figure, save, style
-from gatedjax.analysis._sheet import break_lines, make_ruler
+from gatedjax.analysis._sheet import Ruler, break_lines, make_ruler
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -224,10 +224,10 @@ def _make_panels(
     """Creates a figure with a panel per measure, side by side."""
     count = len(measures)
     width = max(3.4 * count, 4.2)
-    columns = _count_columns(names, width)
+    figure = new_figure(width, 1)
+    columns = _count_columns(names, width, make_ruler(figure))
     rows = -(-len(names) // columns)
     below = _LEGEND_ROW * rows + 0.08 + (_CAPTION if caption else 0.0)
-    figure = new_figure(width, 2.9 + below)
     # A heading that is wider than the figure would be cut at both sides.
     heading = break_lines(clean(title or ""), width - 0.2, make_ruler(figure, "bold"), 11.0)
     height = 2.9 + below + (0.12 + _HEADING_LINE * len(heading) if heading else 0.0)
@@ -240,19 +240,13 @@ def _make_panels(
     return figure, list(figure.subplots(1, count, squeeze=False)[0])
 
 
-def _count_columns(names: Sequence[str], width: float) -> int:
+def _count_columns(names: Sequence[str], width: float, measure: Ruler) -> int:
     """Returns the number of columns, at most four, of a legend of the names of lines."""
-    from matplotlib.textpath import TextPath
-
-    def entry(name: str) -> float:
-        text = TextPath((0, 0), clean(name), size=_SIZE).get_extents().width
-        return max(0.0, text) + _SIZE * (_HANDLE + 0.8)  # The width of blanks is -inf.
-
-    entries = [entry(name) for name in names]
+    entries = [measure(clean(name), _SIZE) + _SIZE / 72 * (_HANDLE + 0.8) for name in names]
     # The widest legend that fits is used, because each row of the legend makes the panels smaller.
     for count in range(min(len(names), 4), 1, -1):
         widest = [max(column) for column in np.array_split(entries, count)]
-        if sum(widest) + _SIZE * (_BETWEEN * (count - 1) + 1) <= 72 * width:
+        if sum(widest) + _SIZE / 72 * (_BETWEEN * (count - 1) + 1) <= width:
             return count
     return 1
 

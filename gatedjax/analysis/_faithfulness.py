@@ -1,17 +1,4 @@
-"""Faithfulness of rationales, measured by deleting words and running the network again.
-
-Let j be the class that the network predicts for the whole text x, p_j its probability, and r the
-words of a rationale:
-
-    comprehensiveness = p_j(x) - p_j(x without r)        high: the words are needed
-    sufficiency       = p_j(x) - p_j(only r)             low: the words suffice
-    gate leak         = |p_j(x; gates open at r) - p_j(only r; all gates open)|
-
-The gate leak tests the claim that words with closed gates were not used. It is 0 if deleting these
-words from the input, and encoding the remaining words again, does not change the probability. The
-encoder of GA-Net reads all words, so that the states of open words depend on closed neighbours;
-with `gates_on="input"` they do not.
-"""
+"""Faithfulness of rationales, measured by deleting words and running the network again."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -49,6 +36,13 @@ def faithfulness(
 ) -> Faithfulness:
     """Measures whether predictions rest on a rationale, by deleting words from the texts.
 
+    Let j be the class that the network predicts for the whole text x, p_j its probability, and r
+    the words of a rationale:
+
+        comprehensiveness = p_j(x) - p_j(x without r)        high: the words are needed
+        sufficiency       = p_j(x) - p_j(only r)             low: the words suffice
+        gate leak         = |p_j(x; gates open at r) - p_j(only r; all gates open)|
+
     The rationale of a text with n words and a share q is the ceil(q n) words with the highest
     scores, at least a word unless q = 0; among equal scores earlier words come first. AOPC is the
     mean over the shares. With gates all measures are also computed at the density of each text: the
@@ -56,11 +50,12 @@ def faithfulness(
     highest scores.
 
     Comprehensiveness and sufficiency let the network choose new gates for the remaining words. The
-    gate leak fixes the gates: the network encodes the remaining words with all gates open, which
-    needs its method `with_gates`. For another rationale the gates of the same network are set to
-    its words. The leak is the absolute difference between the probability of the predicted class in
-    the text with these gates and in the remaining words with all gates open. No random bits are
-    passed to the network, so that its gates are open where open is more probable than closed.
+    gate leak fixes the gates, which needs the network's method `with_gates`. It tests the claim
+    that words with closed gates were not used: it is 0 if deleting these words from the input, and
+    encoding the remaining words again, does not change the probability. The encoder of GA-Net reads
+    all words, so that the states of open words depend on closed neighbours; with
+    `gates_on="input"` they do not. No random bits are passed to the network, so that its gates are
+    open where open is more probable than closed.
 
         >>> import types
         >>> import jax.numpy as jnp
@@ -146,7 +141,7 @@ def faithfulness(
         return array
 
     runner = _passes.Runner(_passes.StaticNetwork(model), params, rows, deletion, unk)
-    first = runner.predict(tokens, lengths)
+    first = runner.run(_passes.predict, tokens, lengths)
     gated = "gates" in first and hasattr(model, "with_gates")
     source: Source = "gates" if gated or scores is not None else "attention"
     if scores is None:
@@ -272,5 +267,6 @@ def rationale_scores(
     check_choice(Source, source=source)
     tokens, lengths, real = texts_of(batch)
     runner = _passes.Runner(_passes.StaticNetwork(model), params, rows, "remove", 1)
-    scores = runner.compute_scores(source, tokens, lengths, runner.predict(tokens, lengths))
+    first = runner.run(_passes.predict, tokens, lengths)
+    scores = runner.compute_scores(source, tokens, lengths, first)
     return np.where(real, scores, 0)

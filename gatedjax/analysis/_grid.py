@@ -97,7 +97,7 @@ def plot_attention_grid(
     parts = list(groups) if groups is not None else [0] * len(names)
     heads = [*(clean(panel.name) for panel in panels), clean(final_name)]
     return draw_and_save(
-        path_stem, lambda: _draw(names, words, grids, last, clean(title or ""), parts, bold, heads)
+        path_stem, lambda: _draw(names, words, grids, last, title, parts, bold, heads)
     )
 
 
@@ -114,7 +114,7 @@ def _draw(
     words: list[str],
     grids: list[np.ndarray],  # the weights [R, C] of each panel
     last: np.ndarray,  # [R], drawn as bars
-    title: str,
+    title: str | None,
     groups: list[int],  # [R], the group of each row; lines separate the groups
     bold: list[bool],
     heads: list[str],  # of the panels, then of the bars
@@ -130,9 +130,8 @@ def _draw(
     bars = x_left + (panel + _GAP) * len(grids)
     right = bars + max(_BAR + _NUMBER, measure(heads[-1], _NAME) + 0.05) + MARGIN
     width = max(right, 4.6)
-    heading = sheet.place_heading(title, width)
-    above = heading + 0.1 if heading else 0.0
-    top = MARGIN + above + 0.24
+    above = sheet.place_heading(title, width)
+    top = above + 0.24
     if grids:
         top += max(measure(word, _SIZE) for word in words) + 0.08
     bottom = top + _CELL * len(names)
@@ -143,7 +142,7 @@ def _draw(
             look = {"weight": "bold", "color": PALETTE[1]}
         sheet.write(x_left - 0.07, top + (n + 0.5) * _CELL, name, _SIZE, ha="right", **look)
     shades = shades_of(*grids)
-    heading_y = MARGIN + above + 0.1 if grids else top - 0.14
+    heading_y = above + 0.1 if grids else top - 0.14
     for number, grid in enumerate(grids):
         x = x_left + number * (panel + _GAP)
         sheet.write(x, heading_y, heads[number], _NAME, weight="bold")
@@ -166,15 +165,12 @@ def _draw(
 
 def _draw_bars(sheet: Sheet, x: float, y: float, weights: np.ndarray, bold: list[bool]) -> None:
     """Draws the final weights [R] as bars with numbers, a bar per row."""
-    from matplotlib.patches import Rectangle
-
-    longest = largest_of(weights)
+    lengths = _BAR * weights / largest_of(weights)
+    colors = [PALETTE[1] if mark else PALETTE[0] for mark in bold]
+    middles = y + _CELL * (np.arange(len(weights)) + 0.5)
+    sheet.axes.barh(middles, lengths, 0.7 * _CELL, left=x, color=colors, zorder=3)
     sheet.axes.plot((x, x), (y, y + _CELL * len(weights)), color=INK, linewidth=0.8, zorder=4)
-    for n, weight in enumerate(weights):
-        length = _BAR * weight / longest
-        color = PALETTE[1] if bold[n] else PALETTE[0]
-        place = x, y + (n + 0.15) * _CELL
-        sheet.axes.add_patch(Rectangle(place, length, 0.7 * _CELL, facecolor=color, zorder=3))
+    for weight, length, middle in zip(weights, lengths, middles, strict=True):
         # A smaller weight would be printed as 0.00, which looks like a result.
         if weight >= 0.005:
-            sheet.write(x + length + 0.04, y + (n + 0.5) * _CELL, f"{weight:.2f}", 7.5)
+            sheet.write(x + length + 0.04, middle, f"{weight:.2f}", 7.5)

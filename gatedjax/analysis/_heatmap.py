@@ -1,6 +1,7 @@
 """Figure of attention over the words of a sentence, with several models below each other."""
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,6 @@ from numpy.typing import ArrayLike
 
 from gatedjax._utils.terminal import clean
 from gatedjax._utils.types import Keywords
-from gatedjax.analysis._checks import check_numbers
 from gatedjax.analysis._figure import INK, draw_and_save
 from gatedjax.analysis._sheet import MARGIN, Sheet, break_lines, shades_of, shorten, wrap
 from gatedjax.analysis._text import check_word_values
@@ -63,7 +63,7 @@ def plot_heatmap(
     Reference: Xue et al. 2020 (GA-Net), figures 1 and 4.
     """
     models = _check_rows(rows)
-    return draw_and_save(path_stem, lambda: _draw(models, clean(title or "")))
+    return draw_and_save(path_stem, lambda: _draw(models, title))
 
 
 def _check_rows(
@@ -75,8 +75,7 @@ def _check_rows(
         words = tuple(clean(token) for token in tokens)
         if not words:
             raise ValueError(f"rows[{i}] must have at least one word, got {tokens!r}")
-        weights = check_word_values(f"weights of rows[{i}]", weights, len(words))
-        check_numbers(f"weights of rows[{i}]", weights, 0)
+        weights = check_word_values(f"weights of rows[{i}]", weights, len(words), least=0)
         if gates is not None:
             gates = check_word_values(f"gates of rows[{i}]", gates, len(words))
         models.append(_Row(clean(name), words, weights, gates))
@@ -85,7 +84,7 @@ def _check_rows(
     return models
 
 
-def _draw(rows: list[_Row], title: str) -> "Figure":
+def _draw(rows: list[_Row], title: str | None) -> "Figure":
     """Draws the lines of words with the cells of the models, and the legend below them."""
     sheet = Sheet()
     measure = sheet.measure
@@ -98,14 +97,14 @@ def _draw(rows: list[_Row], title: str) -> "Figure":
 
     # A line is (rows with the same words, first word, word after the last, words, their widths).
     lines = []
-    for group in _group_rows(rows):
+    for _, same_words in itertools.groupby(rows, lambda row: row.words):
+        group = list(same_words)
         words = [shorten(word, room / 2, measure) for word in group[0].words]
         sizes = [max(measure(word, _WORD_SIZE) + _WORD_PAD, _LEAST_CELL) for word in words]
         for first, past in wrap(sizes, room):
             lines.append((group, first, past, words, sizes))
 
-    above = sheet.place_heading(title, _WIDTH)
-    top = MARGIN + (above + 0.08 if above else 0.0)
+    top = sheet.place_heading(title, _WIDTH)
     height = top + sum(_LINE + 0.03 + height_of_row * len(group) + _GAP for group, *_ in lines)
     footer = height + 0.02
     sheet.open(_WIDTH, footer + 0.62)
@@ -184,13 +183,3 @@ def _draw_gate_legend(sheet: Sheet, y: float) -> None:
             _draw_dot(sheet, x + 0.36, y, INK)
         sheet.write(x + 0.42, y + 0.13, label, 9)
         x += 1.4
-
-
-def _group_rows(rows: list[_Row]) -> list[list[_Row]]:
-    groups: list[list[_Row]] = []
-    for row in rows:
-        if groups and groups[-1][0].words == row.words:
-            groups[-1].append(row)
-        else:
-            groups.append([row])
-    return groups

@@ -170,10 +170,10 @@ def plot_word_layers(
         raise ValueError(f"r must have shape [L, N] with N >= {len(words)}, got {weights.shape}")
     weights = weights[:, : len(words)]
     check_numbers("r", weights, 0, 1, " (rescale it with phrases.normalise)")
-    return draw_and_save(path_stem, lambda: _draw_word_layers(words, weights, clean(title or "")))
+    return draw_and_save(path_stem, lambda: _draw_word_layers(words, weights, title))
 
 
-def _draw_word_layers(words: list[str], weights: np.ndarray, title: str) -> "Figure":
+def _draw_word_layers(words: list[str], weights: np.ndarray, title: str | None) -> "Figure":
     """Draws the cells, the outlines of the runs and the legend below them."""
     names = _name_layers(None, len(weights))
     sheet = Sheet()
@@ -182,17 +182,15 @@ def _draw_word_layers(words: list[str], weights: np.ndarray, title: str) -> "Fig
     x_left = MARGIN + max(measure(word, _WORD_SIZE) for word in words) + 0.1
     cell = max(_CELL_WIDTH, *(measure(name, 8.0) + 0.07 for name in names))
     width = max(x_left + cell * len(names) + MARGIN, 3.6)
-    heading = sheet.place_heading(title, width)
-    top = MARGIN + (heading + 0.06 if heading else 0.0) + 0.2
+    top = sheet.place_heading(title, width) + 0.2
     bottom = top + _CELL_HEIGHT * len(words)
     sheet.open(width, bottom + 0.68)
     shades = shades_of(highest=1.0)
     for n, word in enumerate(words):
         sheet.write(x_left - 0.08, top + (n + 0.5) * _CELL_HEIGHT, word, _WORD_SIZE, ha="right")
     for i, name in enumerate(names):
-        x = x_left + i * cell
-        sheet.write(x + cell / 2, top - 0.1, name, 8, ha="center")
-        sheet.draw_cells(x, top, (cell, _CELL_HEIGHT), weights[i][:, None], shades)
+        sheet.write(x_left + (i + 0.5) * cell, top - 0.1, name, 8, ha="center")
+    sheet.draw_cells(x_left, top, (cell, _CELL_HEIGHT), weights.T, shades)
     for (i,), start, length in zip(*runs(weights > THRESHOLD), strict=True):
         place = x_left + i * cell + 0.012, top + start * _CELL_HEIGHT + 0.012
         size = cell - 0.024, length * _CELL_HEIGHT - 0.024

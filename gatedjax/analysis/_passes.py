@@ -16,8 +16,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import special
 
-from gatedjax._utils.identity import ByIdentity
+from gatedjax._utils.tracing import ByIdentity
 from gatedjax._utils.types import Params, Tree
 from gatedjax.analysis._checks import mask_before
 from gatedjax.analysis._rationale import Rationale
@@ -58,7 +59,8 @@ def predict(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree)
 @functools.partial(jax.jit, static_argnums=0)
 def force(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree, gates: Tree) -> Tree:
     """Computes "logits" [B, C] and "attention" [B, T] with the gates set to `gates` [B, T]."""
-    output = network.output(params, tokens, lengths, gates[None], method="with_gates")
+    wide = gates.astype(jnp.float32)[None]
+    output = network.output(params, tokens, lengths, wide, method="with_gates")
     return {"logits": output.logits[0], "attention": output.attention[0]}
 
 
@@ -158,16 +160,8 @@ class Runner:
     deletion: str  # "remove" removes words, "unk" replaces them by `unk`
     unk: int
 
-    def predict(self, tokens: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
-        """Computes the arrays of `predict`."""
-        return self._run(predict, tokens, lengths)
-
-    def force(
-        self, tokens: np.ndarray, lengths: np.ndarray, gates: np.ndarray
-    ) -> dict[str, np.ndarray]:
-        return self._run(force, tokens, lengths, gates.astype(np.float32))
-
-    def _run(self, program: Callable[..., Any], *arrays: np.ndarray) -> dict[str, np.ndarray]:
+    def run(self, program: Callable[..., Any], *arrays: np.ndarray) -> Arrays:
+        """Computes the arrays of `predict`, `force` or `gradient` for texts."""
         function = functools.partial(program, self.network, self.params)
         return over_rows(function, self.rows, *arrays)
 
@@ -176,9 +170,10 @@ class Runner:
     ) -> np.ndarray:
         """Computes scores that rank the words by their importance, float64 [B, T]."""
         if source == "gradient":
-            values = self._run(gradient, tokens, lengths)["gradient"]
+            values = self.run(gradient, tokens, lengths)["gradient"]
         elif source == "attention" and "gates" in first and "attention" in first:
-            values = self.force(tokens, lengths, mask_before(lengths, tokens.shape[1]))["attention"]
+            all_open = mask_before(lengths, tokens.shape[1])
+            values = self.run(force, tokens, lengths, all_open)["attention"]
         else:
             name = "gate_logits" if source == "gates" else "attention"
             if name not in first:
@@ -216,7 +211,8 @@ class Runner:
         # All shortened texts run in one call, because rationales share many of them and equal texts
         # run only once.
         pool = [np.concatenate(arrays) for arrays in zip(*shortened, strict=True)]
-        probabilities = _softmax(self.predict(*pool)["logits"]).reshape(len(keep), len(tokens), -1)
+        shape = len(keep), len(tokens), -1
+        probabilities = _softmax(self.run(predict, *pool)["logits"]).reshape(shape)
         # The first mask deletes no word, so that its probabilities belong to the whole texts.
         predicted = probabilities[0].argmax(axis=-1)
         of_class = np.take_along_axis(probabilities, predicted[None, :, None], axis=-1)[..., 0]
@@ -252,7 +248,7 @@ class Runner:
             np.concatenate(pair)
             for pair in ((tokens, fewer), (lengths, shorter), (is_open, moved))
         )  # fmt: skip
-        before, after = _softmax(self.force(*both)["logits"]).reshape(2, len(tokens), -1)
+        before, after = _softmax(self.run(force, *both)["logits"]).reshape(2, len(tokens), -1)
         of_class = [
             np.take_along_axis(p, predicted[:, None], axis=-1)[:, 0] for p in (before, after)
         ]
@@ -277,6 +273,4 @@ class Runner:
 
 def _softmax(logits: np.ndarray) -> np.ndarray:
     # The measures are small differences of probabilities, which float32 would round.
-    wide = logits.astype(np.float64)
-    powers = np.exp(wide - wide.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
+    return special.softmax(logits.astype(np.float64), axis=-1)

@@ -129,17 +129,11 @@ def select(
     """
     check_choice(("threshold", "median_of_sentence"), rule=rule)
     values, real = _check_values(r, mask, "r")
-    # The median of no values is not defined.
     if rule == "threshold" or not values.size:
         return (values > threshold) & real
-    # Padding is sorted to the end, so that the middle is that of the real words.
-    ordered = np.sort(np.where(real, values, np.inf), -1)
-    count = real.sum(-1, keepdims=True)
-    middle = [
-        np.take_along_axis(ordered, np.maximum(place, 0), -1)
-        for place in ((count - 1) // 2, np.minimum(count // 2, values.shape[-1] - 1))
-    ]
-    return (values > (middle[0] + middle[1]) / 2) & real
+    # The median of no values is not defined, so that rows without words get zeros.
+    words = np.where(real.any(-1, keepdims=True), np.where(real, values, np.nan), 0.0)
+    return (values > np.nanmedian(words, -1, keepdims=True)) & real
 
 
 def runs(selected: ArrayLike) -> Runs:

@@ -27,12 +27,8 @@ MEASURES = {
 class Rationale:
     """Faithfulness of a way to choose words, for N texts and K shares of their words.
 
-    A rationale is the chosen words of a text. The measures of a random rationale are means over its
-    draws. The gate leak compares the text, read with only the gates of the rationale open, with the
-    rationale alone, read with all gates open: it is the absolute difference of the probabilities of
-    the predicted class, and 0 if closed words have no influence. Comprehensiveness is the
-    probability of the predicted class minus its probability without the rationale; sufficiency is
-    the same difference for the text of the rationale only.
+    A rationale is the chosen words of a text; `faithfulness` explains the measures. Those of a
+    random rationale are means over its draws.
 
     Attributes:
       by_share: (comprehensiveness, sufficiency), each [K, N].

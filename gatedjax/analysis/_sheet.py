@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gatedjax._utils.terminal import clean
 from gatedjax._utils.types import Keywords
 from gatedjax.analysis._figure import PALETTE, largest_of, new_figure
 
@@ -29,11 +30,11 @@ class Sheet:
         self.measure, self.measure_bold = make_ruler(self.figure), make_ruler(self.figure, "bold")
         self._heading: list[str] = []
 
-    def place_heading(self, title: str, width: float, *, margin: float = MARGIN) -> float:
-        """Breaks a bold heading into lines; returns its height, 0 without a heading."""
-        self._margin = margin
-        self._heading = break_lines(title, width - 2 * margin, self.measure_bold, 11.0)
-        return 0.22 * len(self._heading)
+    def place_heading(self, title: str | None, width: float) -> float:
+        """Breaks a bold heading into lines; returns the y at which the figure goes on below it."""
+        text = clean(title or "")
+        self._heading = break_lines(text, width - 2 * MARGIN, self.measure_bold, 11.0)
+        return MARGIN + (0.22 * len(self._heading) + 0.08 if self._heading else 0.0)
 
     def open(self, width: float, height: float) -> None:
         """Sets the size of the figure, creates its axes and draws the heading."""
@@ -44,7 +45,7 @@ class Sheet:
         self.axes.set(xlim=(0, width), ylim=(height, 0))
         self.axes.axis("off")
         for i, text in enumerate(self._heading):
-            self.write(self._margin, self._margin + 0.22 * i + 0.1, text, 11, weight="bold")
+            self.write(MARGIN, MARGIN + 0.22 * i + 0.1, text, 11, weight="bold")
 
     def write(self, x: float, y: float, text: str, size: float, **look: Any) -> None:
         """Draws a text; its middle is at y, and its left end at x unless `ha` says otherwise."""
@@ -69,15 +70,10 @@ class Sheet:
         **look: Any,
     ) -> None:
         """Draws shaded cells without gaps, the corner of the first at (x, y)."""
-        from matplotlib.patches import Rectangle
-
-        width, height = cell
+        rows, columns = (np.arange(size + 1) for size in values.shape)
         options: Keywords = {"edgecolor": "#d9d9d9", "linewidth": 0.4, "zorder": 2} | look
-        for (i, j), colour in zip(
-            np.ndindex(values.shape), shades.to_rgba(values.ravel()), strict=True
-        ):
-            place = x + j * width, y + i * height
-            self.axes.add_patch(Rectangle(place, width, height, facecolor=colour, **options))
+        edges = x + cell[0] * columns, y + cell[1] * rows
+        self.axes.pcolormesh(*edges, values, norm=shades.norm, cmap=shades.cmap, **options)
 
     def draw_shade_bar(
         self, x: float, y: float, width: float, shades: "ScalarMappable", label: str, size: float

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from gatedjax._utils.page import MARKED_WORDS, render_page
 from gatedjax._utils.terminal import clean, count_columns, cut_columns
-from gatedjax._utils.write import write_atomic
+from gatedjax._utils.write import write_text
 from gatedjax.analysis._checks import check_numbers
 
 if TYPE_CHECKING:
@@ -174,8 +174,7 @@ def write_html(path: str | Path, page: str) -> Path:
       The path.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, page.encode("utf-8"))
+    write_text(path, page)
     return path
 
 
@@ -245,7 +244,9 @@ def _shrink(widths: list[int], least: Sequence[int], total: int) -> None:
         widths[max(wide, key=widths.__getitem__)] -= 1
 
 
-def check_word_values(name: str, values: ArrayLike, size: int) -> np.ndarray:
+def check_word_values(
+    name: str, values: ArrayLike, size: int, least: float = -np.inf
+) -> np.ndarray:
     """Returns the first `size` values as float64, a finite number for each word."""
     array = np.asarray(values, np.float64)
     if array.ndim != 1 or array.size < size:
@@ -254,7 +255,7 @@ def check_word_values(name: str, values: ArrayLike, size: int) -> np.ndarray:
         )
     # Batches are padded, and the padding may be anything, even NaN.
     array = array[:size]
-    check_numbers(name, array)
+    check_numbers(name, array, least)
     return array
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gatedjax._utils.terminal import clean
 from gatedjax._utils.types import Keywords
 from gatedjax.analysis._figure import PALETTE, draw_and_save
-from gatedjax.analysis._sheet import Ruler, Sheet, break_lines, shorten
+from gatedjax.analysis._sheet import MARGIN, Ruler, Sheet, break_lines, shorten
 from gatedjax.analysis._trees import Span, SpanTree
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Lengths are in inches.
-_MARGIN, _SPACE, _LEVEL, _TALLEST, _LINE, _NAME, _PANEL_GAP = 0.2, 0.14, 0.26, 2.8, 0.24, 0.26, 0.2
+_SPACE, _LEVEL, _TALLEST, _LINE, _NAME, _PANEL_GAP = 0.14, 0.26, 2.8, 0.24, 0.26, 0.2
 _WORD_SIZE, _LEAST_WIDTH = 10.0, 4.2
 _PLAIN = "#7a7a7a"
 
@@ -60,26 +60,25 @@ def plot_trees(
                 f"the tree {name!r} must have {len(labels)} words, like words, got {tree.size}"
             )
     named = {clean(name): tree for name, tree in trees.items()}
-    return draw_and_save(path_stem, lambda: _draw(labels, named, clean(title or ""), gold))
+    return draw_and_save(path_stem, lambda: _draw(labels, named, title, gold))
 
 
 def _draw(
-    words: list[str], trees: dict[str, SpanTree], title: str, gold: SpanTree | None
+    words: list[str], trees: dict[str, SpanTree], title: str | None, gold: SpanTree | None
 ) -> "Figure":
     """Draws the trees of a sentence below each other, and the legend of the gold tree."""
     sheet = Sheet()
     words = [shorten(word, 2.0, sheet.measure, _WORD_SIZE) for word in words]
     places, width = _place_words(words, sheet.measure)
-    room = width - 2 * _MARGIN
+    room = width - 2 * MARGIN
     names = {name: break_lines(name, room, sheet.measure, _WORD_SIZE) for name in trees}
-    heading = sheet.place_heading(title, width, margin=_MARGIN)
     shapes = {name: _measure_heights(tree) for name, tree in trees.items()}
     # A deep tree gets lower levels, so that its height stays below `_TALLEST`.
     level = {
         name: min(_LEVEL, _TALLEST / max(max(heights.values(), default=1), 1))
         for name, heights in shapes.items()
     }
-    y = _MARGIN + (heading + 0.06 if heading else 0.0)
+    y = sheet.place_heading(title, width)
     tops = {}
     for name in trees:
         tops[name] = y
@@ -89,21 +88,21 @@ def _draw(
     for name, tree in trees.items():
         top = tops[name]
         for i, text in enumerate(names[name]):
-            sheet.write(_MARGIN, top + 0.1 + 0.17 * i, text, _WORD_SIZE, style="italic")
+            sheet.write(MARGIN, top + 0.1 + 0.17 * i, text, _WORD_SIZE, style="italic")
         deepest = max(shapes[name].values(), default=0)
         ground = top + _NAME * len(names[name]) + level[name] * deepest
         for x, word in zip(places, words, strict=True):
             sheet.write(x, ground + _LINE / 2 + 0.03, word, _WORD_SIZE, ha="center")
         _draw_branches(sheet.axes, tree, shapes[name], places, ground, level[name], gold)
     if gold is not None:
-        sheet.axes.plot(_MARGIN + 0.06, y + 0.08, "o", color=PALETTE[0], markersize=4.5)
-        sheet.write(_MARGIN + 0.18, y + 0.08, "also a node of the gold tree", 8.5)
+        sheet.axes.plot(MARGIN + 0.06, y + 0.08, "o", color=PALETTE[0], markersize=4.5)
+        sheet.write(MARGIN + 0.18, y + 0.08, "also a node of the gold tree", 8.5)
     return sheet.figure
 
 
 def _place_words(words: list[str], measure: Ruler) -> tuple[list[float], float]:
     sizes = [measure(word, _WORD_SIZE) + _SPACE for word in words]
-    width = max(sum(sizes) + 2 * _MARGIN, _LEAST_WIDTH)
+    width = max(sum(sizes) + 2 * MARGIN, _LEAST_WIDTH)
     places, x = [], (width - sum(sizes)) / 2
     for size in sizes:
         places.append(x + size / 2)

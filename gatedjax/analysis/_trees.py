@@ -96,15 +96,17 @@ class SpanTree:
         # The spans are in order, so the whole sentence can only be the first.
         if self.size > 1 and root not in nodes[:1]:
             nodes.insert(0, root)
-        inner: dict[Span, list[Span]] = {node: [] for node in nodes}
-        above: list[Span] = []
-        for node in nodes:
-            while above and node[0] >= above[-1][1]:
-                above.pop()
-            if above:
-                inner[above[-1]].append(node)
-            above.append(node)
-        return {node: _add_words(node, parts) for node, parts in inner.items()}
+        # The largest part so far that begins at each word.
+        largest = {i: (i, i + 1) for i in range(self.size)}
+        parts: dict[Span, tuple[Span, ...]] = {}
+        for node in reversed(nodes):  # Inner nodes come before the nodes that contain them.
+            place, inner = node[0], []
+            while place < node[1]:
+                inner.append(largest[place])
+                place = largest[place][1]
+            parts[node] = tuple(inner)
+            largest[node[0]] = node
+        return dict(reversed(parts.items()))
 
     def bracketed(self, words: Sequence[str]) -> str:
         """Renders the tree as text without labels, such as "((the film) (is good))".
@@ -139,18 +141,6 @@ class SpanTree:
         # The number of remaining words before a position is its new position.
         at = np.concatenate([[0], np.cumsum(~drop)])
         return SpanTree.of(int(at[-1]), ((at[a], at[b]) for a, b in self.spans))
-
-
-def _add_words(node: Span, parts: list[Span]) -> tuple[Span, ...]:
-    """Returns the spans of the children of a node from left to right, single words included."""
-    children: list[Span] = []
-    place = node[0]
-    for first, past in [*parts, (node[1], node[1])]:
-        children += [(i, i + 1) for i in range(place, first)]
-        if past > first:
-            children.append((first, past))
-        place = past
-    return tuple(children)
 
 
 def from_attention(
@@ -195,8 +185,7 @@ def from_attention(
     size = len(weights)
     # table[i, j] is the sum over the queries before i and the keys before j, so that four entries
     # give the mass of any span.
-    table = np.zeros((size + 1, size + 1))
-    table[1:, 1:] = weights.cumsum(0).cumsum(1)
+    table = np.pad(weights.cumsum(0).cumsum(1), ((1, 0), (1, 0)))
     power = {"none": 0, "rows": 1, "area": 2}[norm]
 
     def log_score(first: np.ndarray, past: np.ndarray) -> np.ndarray:

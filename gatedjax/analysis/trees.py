@@ -10,9 +10,9 @@
 Reference: Geng et al. 2020, How Does Selective Mechanism Improve Self-Attention Networks?, 5.2.
 """
 
-from gatedjax.analysis._brackets import PUNCTUATION as PUNCTUATION
-from gatedjax.analysis._brackets import bracket_counts as bracket_counts
-from gatedjax.analysis._brackets import bracket_scores as bracket_scores
+from gatedjax.analysis._scores import PUNCTUATION as PUNCTUATION
+from gatedjax.analysis._scores import bracket_counts as bracket_counts
+from gatedjax.analysis._scores import bracket_scores as bracket_scores
 from gatedjax.analysis._trees import Norm as Norm
 from gatedjax.analysis._trees import SpanTree as SpanTree
 from gatedjax.analysis._trees import balanced as balanced

@@ -52,11 +52,8 @@ class ModelCard:
 
 
 def title_of(folder_name: str) -> str:
-    """Returns the title of the card of a folder: the name of the folder as a line of text.
-
-    A folder may have a name with a line break, with bytes that are not UTF-8 or with the joiners of
-    an emoji, which a title may not have. White space becomes a space, and U+FFFD stands in place of
-    each character that is not printable.
+    """Returns the title of the card of a folder: the name of the folder as a line of text, with
+    U+FFFD in place of each character that is not printable, such as the joiners of an emoji.
 
     >>> title_of("model\\nof reviews")
     'model of reviews'

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import jax.numpy as jnp
 import numpy as np
 
-from gatedjax._utils.types import Tree
-from gatedjax._utils.weight_names import PARAMETERS
+from gatedjax._utils.types import PARAMETERS, Tree
 from gatedjax.export._tensors import check_same, fill, flatten, leaves, load_flat
 from gatedjax.functional import GRUWeights, LSTMWeights
 

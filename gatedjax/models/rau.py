@@ -17,9 +17,15 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.field_limits import FINITE, POSITIVE, RATE, at_least, check_options
+from gatedjax._utils.field_limits import (
+    FINITE,
+    POSITIVE,
+    RATE,
+    at_least,
+    check_fields,
+    check_options,
+)
 from gatedjax._utils.limits import MOST_LAYERS
 from gatedjax._utils.types import Keywords, Tree
 from gatedjax.functional._export import exportable

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int, Key
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from gatedjax._utils.identity import ByIdentity
+from gatedjax._utils.tracing import ByIdentity
 from gatedjax._utils.types import Json, Params, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.gates import Estimator, _report

@@ -8,7 +8,7 @@ from gatedjax.analysis import trees
 
 mpl = pytest.importorskip("matplotlib")
 
-from matplotlib.collections import PatchCollection  # noqa: E402
+from matplotlib.collections import QuadMesh  # noqa: E402
 from matplotlib.patches import Rectangle  # noqa: E402
 
 WORDS = ["he", "ran", "$home$", "."]
@@ -31,18 +31,19 @@ def test_every_query_has_a_box_at_its_largest_weight_and_an_empty_one_has_a_dash
     shown = texts(figure)
     assert shown.count("$home$") == 3  # the queries once, the keys above each panel
     assert {"SAN", "SSAN", "one sentence", "largest of a query"} <= set(shown)
-    maps = [c for c in figure.axes[0].collections if isinstance(c, PatchCollection)]
+    maps = [c for c in figure.axes[0].collections if isinstance(c, QuadMesh)]
     boxes = outlines(figure)
     assert len(boxes) == 4 + 3
     cell = boxes[0].get_height()
-    corner = maps[0].get_paths()[0].vertices.min(axis=0)
-    size = np.ptp(maps[0].get_paths()[0].vertices[:, 0])
+    corner, following = maps[0].get_coordinates()[0, :2]
+    size = following[0] - corner[0]
     at = [((b.get_x() - corner[0]) // size, (b.get_y() - corner[1]) // size) for b in boxes[:4]]
     assert at == [(1, 0), (0, 1), (3, 2), (3, 3)]
     assert len(figure.axes[0].lines) == 1
     assert cell < size
     # one scale: equal weights have equal shades in both panels
-    np.testing.assert_array_equal(maps[0].get_facecolor()[15], maps[1].get_facecolor()[15])
+    one, other = (m.to_rgba(m.get_array())[3, 3] for m in maps)
+    np.testing.assert_array_equal(one, other)
 
 
 def test_marked_words_are_bold_and_padding_is_not_drawn():

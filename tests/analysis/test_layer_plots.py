@@ -76,12 +76,12 @@ def test_words_against_layers_outline_runs_of_selected_words():
     shown = texts(axes)
     assert [text for text in shown if text in WORDS] == WORDS
     assert {"L1", "L2", "L3", "example", "selected (> 0.95)"} <= set(shown)
-    cells = [p for p in axes.patches if p.get_linewidth() == 0.4]
-    assert len(cells) == R.size
-    light = np.array([np.dot(c.get_facecolor()[:3], (0.2126, 0.7152, 0.0722)) for c in cells])
+    (cells,) = axes.collections
+    np.testing.assert_array_equal(cells.get_array(), R.T)
+    light = cells.to_rgba(R.ravel())[:, :3] @ (0.2126, 0.7152, 0.0722)
     order = np.argsort(R.ravel(), kind="stable")
     assert np.all(np.diff(light[order]) <= 1e-9)  # the larger the darker
-    cell = cells[0].get_height()
+    cell = np.diff(cells.get_coordinates()[:2, 0, 1])[0]
     sizes = [round(box.get_height() / cell) for box in outlines(figure)]
     assert sizes == [1, 3, 1, 1]
     assert figure.axes[1].get_xlabel() == "rescaled attention"
@@ -91,3 +91,4 @@ def test_padding_after_the_words_is_not_drawn():
     padded = np.pad(R, ((0, 0), (0, 3)), constant_values=np.nan)
     a, b = (analysis.plot_word_layers(WORDS, r) for r in (R, padded))
     assert len(a.axes[0].patches) == len(b.axes[0].patches)
+    np.testing.assert_array_equal(*(f.axes[0].collections[0].get_array() for f in (a, b)))

@@ -7,8 +7,7 @@ import pytest
 
 from experiments.ssan import roles
 from experiments.ssan.roles import arguments
-from gatedjax.analysis._chunks import chunks
-from gatedjax.analysis._scores import MatchCounts
+from gatedjax.analysis._scores import MatchCounts, chunks
 
 
 def test_labels_become_spans_whatever_their_form():

@@ -16,7 +16,7 @@ from experiments.ssan.experiment import experiment
 from experiments.ssan.paper import PAPER
 from gatedjax import data as gdata
 from gatedjax.__main__ import main as gatedjax_main
-from gatedjax.analysis._bleu import corpus_bleu
+from gatedjax.analysis._scores import corpus_bleu
 from gatedjax.text.models._translator import SearchConfig
 from tests.data._same import predicate_row
 from tests.data.test_sentence_sets import HEADER, conll

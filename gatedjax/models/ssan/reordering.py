@@ -17,9 +17,8 @@ from flax import struct
 from jaxtyping import Array, Float
 
 from gatedjax import functional as F
-from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.field_limits import at_least
+from gatedjax._utils.field_limits import at_least, check_fields
 from gatedjax._utils.types import Keywords
 from gatedjax.functional._export import exportable
 from gatedjax.models._checks import Batch, Metrics, Predictions, check_batch

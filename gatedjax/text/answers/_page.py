@@ -62,7 +62,7 @@ def render_view(view: View) -> str:
     count = _count_columns(headers, rows, most) if view.rule else len(headers)
     parts.append(render_table(headers[:count], [row[:count] for row in rows], width=most))
     parts += [f"{clean(view.rule)}\n"] if view.rule else []
-    return wrap("\n".join(parts), most)
+    return wrap("\n".join(parts))
 
 
 def _count_columns(headers: Sequence[str], rows: Sequence[Sequence[str]], most: int) -> int:

@@ -141,4 +141,4 @@ def render_words_read(listing: Json, *, reads_all: bool = False) -> str:
         lines += ["", f"{clean(str(entry['label']))}: {entry['read']:,} words read"]
         table = render_table(("word", "count", "weight", "examples"), rows, width=most)
         lines.append(table.rstrip())
-    return wrap("\n".join(lines), most)
+    return wrap("\n".join(lines))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from gatedjax._utils.types import Json
-from gatedjax.analysis._chunks import chunks
+from gatedjax.analysis._scores import chunks
 from gatedjax.text.corpus._corpus import Corpus, Numbers, Rows, check_classes, order_classes
 from gatedjax.text.sources._labels import Classes, Label
 from gatedjax.text.sources._table import Asides

@@ -1,6 +1,6 @@
-"""Figures of self-attention: heat maps of queries and keys, and curves over their distance."""
+"""Self-attention: by the distance of query and key, and as heat maps."""
 
-import math
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,19 +9,106 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gatedjax._utils.terminal import clean
-from gatedjax.analysis._attention_mass import DistanceCounts
-from gatedjax.analysis._checks import check_numbers
+from gatedjax.analysis._checks import check_lengths, check_numbers
 from gatedjax.analysis._curves import plot_lines
 from gatedjax.analysis._figure import INK, draw_and_save
 from gatedjax.analysis._sheet import MARGIN, Sheet, break_lines, shades_of, shorten
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Lengths are in inches.
 _CELL, _GAP, _LONGEST_WORD, _FOOT = 0.25, 0.3, 1.3, 0.62
 _WORD_SIZE, _NAME_SIZE = 9.0, 10.0  # Points
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DistanceCounts:
+    """Attention by the distance of query and key; counts of parts of a data set can be added.
+
+    The distances of positions are r = 0, ..., R - 1, and W_ij is the attention weight of query i on
+    key j.
+
+    Attributes:
+      mass: float64 [R], sum of W_ij with |i - j| = r over all sentences.
+      pairs: int [R], number of pairs (i, j) with |i - j| = r.
+      queries: number of queries.
+      empty: number of queries without any weight (no key was selected); their shares are 0.
+    """
+
+    mass: np.ndarray
+    pairs: np.ndarray
+    queries: int
+    empty: int
+
+    def __add__(self, other: "DistanceCounts") -> "DistanceCounts":
+        # Parts of a data set have different longest sentences, and therefore different largest
+        # distances.
+        size = max(len(self.mass), len(other.mass))
+        grow = lambda a: np.pad(a, (0, size - len(a)))  # noqa: E731
+        return DistanceCounts(
+            grow(self.mass) + grow(other.mass),
+            grow(self.pairs) + grow(other.pairs),
+            self.queries + other.queries,
+            self.empty + other.empty,
+        )
+
+    def shares(self) -> np.ndarray:
+        """Returns float [R]: for each distance r the mean over the queries of their weight at r.
+
+        There are R distances, from 0. The weights of the two keys at distance r, left and right of
+        a query, are summed.
+        """
+        # Without queries all masses are 0, and the shares are then 0 and not NaN.
+        return self.mass / max(self.queries, 1)
+
+    def per_neighbour(self) -> np.ndarray:
+        """Returns float [R]: for each distance r the mean weight of a pair of query and key at r.
+
+        There are R distances, from 0. Unlike a share it is not lower because queries near the ends
+        have fewer neighbours.
+        """
+        return self.mass / np.maximum(self.pairs, 1)
+
+    @property
+    def empty_rate(self) -> float:
+        """The share of the queries without any weight; NaN without queries."""
+        return self.empty / self.queries if self.queries else float("nan")
+
+
+def distance_counts(weights: ArrayLike, lengths: ArrayLike) -> DistanceCounts:
+    """Sums the attention weights of self-attention by the distance of query and key.
+
+        share(r) = mean over queries i of the sum over j with |i - j| = r of W_ij
+
+        >>> weights = [[[0.5, 0.5], [0.0, 1.0]]]
+        >>> print(distance_counts(weights, [2]).shares())
+        [0.75 0.25]
+
+    Args:
+      weights: W [B, N, N] for B sentences of at most N words, the axis of queries before that of
+        keys; values at padding are ignored.
+      lengths: int [B], the number of words of each sentence.
+
+    Returns:
+      The counts, from distance 0 (the word itself) to N - 1.
+
+    Reference: Geng et al. 2020 (SSAN), figures 2 and 4.
+    """
+    weights = np.asarray(weights, np.float64)
+    if weights.ndim != 3 or weights.shape[1] != weights.shape[2]:
+        raise ValueError(f"weights must have shape [B, N, N], got {weights.shape}")
+    real = check_lengths(lengths, weights.shape, "weights")[1]
+    n = weights.shape[-1]
+    both = real[:, :, None] & real[:, None, :]
+    # Padding is replaced and not multiplied by 0, because it may be NaN.
+    real_weights = np.where(both, weights, 0.0)
+    check_numbers("weights", real_weights, 0, where=" at real words")
+    distances = np.abs(np.arange(n)[:, None] - np.arange(n)[None, :]).ravel()
+    mass = np.bincount(distances, real_weights.sum(axis=0).ravel(), minlength=n)
+    pairs = np.bincount(distances, both.sum(axis=0).ravel(), minlength=n).astype(np.int64)
+    rows = real_weights.sum(axis=-1)[real]
+    return DistanceCounts(mass[:n], pairs[:n], int(real.sum()), int(np.sum(rows == 0)))
 
 
 def plot_attention(
@@ -67,9 +154,7 @@ def plot_attention(
     maps = {
         clean(name): _check_square(name, weights, len(words)) for name, weights in panels.items()
     }
-    return draw_and_save(
-        path_stem, lambda: _draw_maps(words, maps, clean(title or ""), set(marked))
-    )
+    return draw_and_save(path_stem, lambda: _draw_maps(words, maps, title, set(marked)))
 
 
 def plot_distances(
@@ -122,7 +207,7 @@ def _check_square(name: str, weights: ArrayLike, size: int) -> np.ndarray:
 
 
 def _draw_maps(
-    words: list[str], maps: dict[str, np.ndarray], title: str, marked: set[int]
+    words: list[str], maps: dict[str, np.ndarray], title: str | None, marked: set[int]
 ) -> "Figure":
     """Draws the panels side by side, with a legend below them."""
     sheet = Sheet()
@@ -135,10 +220,9 @@ def _draw_maps(
     width = x_left + len(maps) * side + (len(maps) - 1) * _GAP + MARGIN
     # The legend below the panels needs this width.
     width = max(width, 4.2)
-    heading = sheet.place_heading(title, width)
+    above = sheet.place_heading(title, width)
     names = {name: break_lines(name, side, measure, _NAME_SIZE) for name in maps}
     name_rows = max(len(lines) for lines in names.values())
-    above = MARGIN + (heading + 0.06 if heading else 0.0)
     top = above + 0.17 * name_rows + 0.06 + longest
     height = top + side + _FOOT
     sheet.open(width, height)
@@ -156,7 +240,7 @@ def _draw_maps(
         for i, word in enumerate(labels):
             sheet.write(x + (i + 0.5) * cell, top - 0.06, word, _WORD_SIZE, rotation=90,
                         ha="center", va="bottom", weight=weights[i])  # fmt: skip
-        _draw_cells(sheet.axes, x, top, cell, shades.to_rgba(values.ravel()))
+        sheet.draw_cells(x, top, (cell, cell), values, shades)
         _mark_largest(sheet, x, top, cell, values)
     wide = min(2.4, width - 2.2)
     x = width - MARGIN - 0.1 - wide
@@ -166,18 +250,6 @@ def _draw_maps(
     sheet.write(MARGIN + 0.28, y, "largest of a query", 8.5, color=INK)
     sheet.write(MARGIN, y + 0.24, "rows: queries, columns: keys", 8)
     return sheet.figure
-
-
-def _draw_cells(axes: "Axes", x: float, top: float, cell: float, colours: np.ndarray) -> None:
-    from matplotlib.collections import PatchCollection
-    from matplotlib.patches import Rectangle
-
-    # A collection, because long sentences have thousands of cells.
-    n = math.isqrt(len(colours))
-    boxes = [Rectangle((x + j * cell, top + i * cell), cell, cell) for i, j in np.ndindex(n, n)]
-    axes.add_collection(
-        PatchCollection(boxes, facecolor=colours, edgecolor="#d9d9d9", linewidth=0.4, zorder=2)
-    )
 
 
 def _mark_largest(sheet: Sheet, x: float, top: float, cell: float, values: np.ndarray) -> None:
