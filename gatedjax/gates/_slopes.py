@@ -58,6 +58,6 @@ def attached(
     check_that(jnp.ndim(value) == 0, "value must be a scalar", value)
     check_floating(value=value)
     check_same_shape(logits=logits, gradient=gradient)
-    # Zeros with a slope add nothing to the value, and their derivatives to those that it has.
+    # The zeros do not change the value, and their slope is added to the derivatives that it has.
     zeros = jnp.zeros(jnp.shape(logits), jnp.result_type(*promote(gradient, logits)))
     return value + jnp.sum(attach_slope(zeros, logits, gradient)).astype(value.dtype)

@@ -242,9 +242,9 @@ class EncodedCloze:
         """Returns the questions at the positions `rows`, int [m], in this order."""
         lists = ("documents", "queries", "occurrences")
         arrays = ("cloze", "candidates", "labels", "example_ids", "rows")
-        chosen: dict[str, Any] = {name: [getattr(self, name)[i] for i in rows] for name in lists}
-        chosen |= {name: getattr(self, name)[rows] for name in arrays}
-        return dataclasses.replace(self, **chosen)
+        selected: dict[str, Any] = {name: [getattr(self, name)[i] for i in rows] for name in lists}
+        selected |= {name: getattr(self, name)[rows] for name in arrays}
+        return dataclasses.replace(self, **selected)
 
     def fraction(self, share: float, *, seed: int = 0) -> "EncodedCloze":
         """Returns a random share of the questions, at least a single question, in their old order.

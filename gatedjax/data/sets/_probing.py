@@ -73,10 +73,10 @@ def parse(line: str) -> tuple[int, tuple[str, str]]:
 def read_rows(path: AnyPath, part: str) -> FileRows:
     """Reads the lines of a part from the file with the lines of all parts."""
     starts = {name: f"{mark}\t".encode() for name, mark in MARKS.items()}
-    others = tuple(start for name, start in starts.items() if name != "train")
+    other_starts = tuple(start for name, start in starts.items() if name != "train")
     # Lines with an unknown mark belong to "train", where they are set aside.
     if part == "train":
-        return read_lines(path, parse, selects=lambda line: not line.startswith(others))
+        return read_lines(path, parse, selects=lambda line: not line.startswith(other_starts))
     return read_lines(path, parse, selects=lambda line: line.startswith(starts[part]))
 
 
