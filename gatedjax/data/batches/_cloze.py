@@ -116,24 +116,18 @@ def _measure_shapes(
 def _buckets(encoded: EncodedCloze, shapes: Sequence[ClozeShape]) -> np.ndarray:
     """Returns int [n]: for each question the index of the smallest shape that fits it."""
     sizes = np.array([(shape.document, shape.query) for shape in shapes])
-    edges = np.unique(sizes[:, 0])
-    documents, queries = encoded.document_lengths, encoded.query_lengths
-    outer = np.searchsorted(edges, documents)
-    bucket = np.full(len(encoded), -1)
-    for i, size in enumerate(edges):
-        inside = np.flatnonzero(outer == i)
-        of_size = np.flatnonzero(sizes[:, 0] == size)
-        place = np.searchsorted(sizes[of_size, 1], queries[inside])
-        fits = place < len(of_size)
-        bucket[inside[fits]] = of_size[place[fits]]
-    # -1 marks questions for which no shape is large enough.
-    if (bucket < 0).any():
-        i = int(np.argmax(bucket < 0))
+    # In the order of document, then query length, the first shape that fits is the smallest.
+    order = np.lexsort((sizes[:, 1], sizes[:, 0]))
+    lengths = np.stack([encoded.document_lengths, encoded.query_lengths], axis=1)
+    fits = (lengths[:, None] <= sizes[order]).all(axis=-1)
+    excess = np.flatnonzero(~fits.any(axis=1))
+    if excess.size:
+        document, query = lengths[excess[0]]
         raise ValueError(
-            "shapes must have room for each question, got none for a document of "
-            f"{documents[i]} and a query of {queries[i]} tokens"
+            f"shapes must have room for each question, got none for a document of {document} and a "
+            f"query of {query} tokens"
         )
-    return bucket
+    return order[np.argmax(fits, axis=1)]
 
 
 class ClozeBatches(PlannedBatches):

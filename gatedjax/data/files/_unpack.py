@@ -38,7 +38,14 @@ _LIMIT: contextvars.ContextVar[int | None] = contextvars.ContextVar("unpack_limi
 
 
 class TooLarge(ValueError):
-    """Raised if a file unpacks to more bytes than the limit, by default 1 GiB."""
+    """Raised if a file or member `name` unpacks to more than `allowed` bytes, by default 1 GiB."""
+
+    def __init__(self, name: object, allowed: int) -> None:
+        super().__init__(
+            f"{name}: unpacks to more than {allowed:,} bytes, the limit. If it is meant to, raise "
+            "the limit: unpack_limit=... (--unpack-limit), or the environment variable "
+            f"{VARIABLE}=8GiB"
+        )
 
 
 class Damaged(ValueError):
@@ -87,14 +94,6 @@ def allowance(path: Path) -> int:
     return max(limit(), RATIO * path.stat().st_size)
 
 
-def too_large(name: object, allowed: int) -> TooLarge:
-    """Returns the `TooLarge` error for the file or member `name` with more than `allowed` bytes."""
-    return TooLarge(
-        f"{name}: unpacks to more than {allowed:,} bytes, the limit. If it is meant to, raise the "
-        f"limit: unpack_limit=... (--unpack-limit), or the environment variable {VARIABLE}=8GiB"
-    )
-
-
 class _Bounded(io.RawIOBase):
     """A stream of unpacked bytes that raises TooLarge after a number of bytes."""
 
@@ -111,7 +110,7 @@ class _Bounded(io.RawIOBase):
         data = self._file.read(len(buffer))
         self._count += len(data)
         if self._count > self._allowed:
-            raise too_large(self._name, self._allowed)
+            raise TooLarge(self._name, self._allowed)
         buffer[: len(data)] = data
         return len(data)
 
@@ -303,7 +302,7 @@ def members(
             # Also members that are not selected have a limit, because the stream unpacks them to
             # pass over them.
             if member.size > largest:
-                raise too_large(f"{archive}/{member.name}", largest)
+                raise TooLarge(f"{archive}/{member.name}", largest)
             if member.isdir() or not selects(member.name):
                 continue
             content = None
@@ -311,7 +310,7 @@ def members(
                 # Sizes are summed, because a member may have holes, which no stream counts.
                 size += member.size
                 if size > allowed:
-                    raise too_large(archive, allowed)
+                    raise TooLarge(archive, allowed)
                 reader = unpacked.extractfile(member)
                 content = reader.read() if reader else b""
             yield member.name, content

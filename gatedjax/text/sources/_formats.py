@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gatedjax._utils.limits import MOST_TEXT_BYTES
 from gatedjax._utils.missing import missing
-from gatedjax.data.files._unpack import allowance, open_compressed, too_large
+from gatedjax.data.files._unpack import TooLarge, allowance, open_compressed
 from gatedjax.text.sources import _lines
 from gatedjax.text.sources._csv import open_grid
 from gatedjax.text.sources._memory import LOOK, open_dicts, open_tuples
@@ -202,7 +202,7 @@ def _cells(path: Path) -> Iterator[tuple[str, int, tuple[object, ...]]]:
         with zipfile.ZipFile(path) as archive:
             size = sum(info.file_size for info in archive.infolist())
         if size > allowance(path):
-            raise too_large(path, allowance(path))
+            raise TooLarge(path, allowance(path))
         # With `data_only` a formula has the value that was stored with the workbook.
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
         with contextlib.closing(book):
