@@ -119,8 +119,8 @@ def _buckets(encoded: EncodedCloze, shapes: Sequence[ClozeShape]) -> np.ndarray:
     # In the order of document, then query length, the first shape that fits is the smallest.
     order = np.lexsort((sizes[:, 1], sizes[:, 0]))
     lengths = np.stack([encoded.document_lengths, encoded.query_lengths], axis=1)
-    fits = (lengths[:, None] <= sizes[order]).all(axis=-1)
-    excess = np.flatnonzero(~fits.any(axis=1))
+    fits: np.ndarray = np.all(lengths[:, None] <= sizes[order], axis=-1)
+    excess = np.flatnonzero(~np.any(fits, axis=1))
     if excess.size:
         document, query = lengths[excess[0]]
         raise ValueError(
