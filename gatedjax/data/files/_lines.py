@@ -171,9 +171,3 @@ def read_files(
             quarantine.append(Quarantined(f"{path}/{name}", 0, reason))
     # Files with other endings are counted too, because each of them is set aside.
     return FileRows(tuple(rows), tuple(quarantine), counted=len(ordered))
-
-
-def stamp(path: Path) -> tuple[int, int]:
-    """Returns (time of change in ns, size in bytes) of a file, a key for its cached content."""
-    stat = path.stat()
-    return stat.st_mtime_ns, stat.st_size

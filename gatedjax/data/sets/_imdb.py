@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gatedjax.data.files._lines import File, FileRows, decode, files_of, read_files, stamp
+from gatedjax.data.files._lines import File, FileRows, decode, files_of, read_files
 from gatedjax.data.files._paths import BOM, Places
 from gatedjax.data.files._unpack import members
 from gatedjax.data.sets._declaration import DataSet, lazily, number_records, text_example
@@ -73,8 +73,9 @@ def _parse(name: str, data: bytes) -> tuple[int, str]:
 
 def read_rows(path: Path, part: str) -> FileRows:
     """Reads a part from the archive or folder `path`; the content of a row is a review."""
+    stat = path.stat()
     # The stamp changes when the file changes, so that the cache does not return an old content.
-    return _read_all(path.resolve(), stamp(path))[part]
+    return _read_all(path.resolve(), (stat.st_mtime_ns, stat.st_size))[part]
 
 
 DECLARED = (

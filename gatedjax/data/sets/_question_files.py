@@ -19,7 +19,6 @@ cnn.tgz or dailymail.tgz of such a folder is read without unpacking.
 """
 
 import dataclasses
-import functools
 import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -31,7 +30,6 @@ from gatedjax.data.files._lines import (
     decode,
     files_of,
     read_files,
-    stamp,
 )
 from gatedjax.data.files._paths import BOM, AnyPath, Fetch, Places
 from gatedjax.data.files._unpack import Damaged, limit, members, unpack
@@ -117,19 +115,15 @@ def _archive_files(path: Path, part: str) -> Iterator[File]:
         yield PurePosixPath(name).name, data
 
 
-@functools.lru_cache(maxsize=1)
-def _read_part(path: Path, part: str, _stamp: tuple[int, int]) -> FileRows:
+def read_rows(path: Path, part: str) -> FileRows:
+    """Reads a part into memory, about 4 GiB for Daily Mail's training part; a row is a file."""
+
     def row(name: str, data: bytes) -> tuple[int, _cloze.Question]:
         question = parse(_content(f"{path}/{name}", data))
         return question.status, question
 
     files = files_of(path) if path.is_dir() else _archive_files(path, part)
     return read_files(path, files, row, noun="question", ends=(".question", ".question.gz"))
-
-
-def read_rows(path: Path, part: str) -> FileRows:
-    """Reads a part into memory, about 4 GiB for Daily Mail's training part; a row is a file."""
-    return _read_part(path.resolve(), part, stamp(path))
 
 
 def _declare(family: tuple[str, str, str], files: _Folders, description: str) -> DataSet:
