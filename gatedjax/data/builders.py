@@ -117,9 +117,9 @@ def builder_class(builder: str, members: Mapping[str, DataSet]) -> type[_SetBuil
         "VERSION": tfds.core.Version(form.version),
         "SETS": {config: declared.name for config, declared in members.items()},
         "BUILDER_CONFIGS": [
-            tfds.core.BuilderConfig(name=config, description=declared.tfds.config_description)
+            tfds.core.BuilderConfig(name=config, description=f"The data set {declared.name}.")
             for config, declared in members.items()
-            if config and declared.tfds is not None
+            if config
         ],
     }
     name = "".join(word.capitalize() for word in builder.split("_"))

@@ -1,7 +1,7 @@
 """Encoding of texts and cloze questions as columns: ids, lengths, labels, places of candidates."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -136,14 +136,6 @@ BEGIN, END = "@begin", "@end"
 """Markers around a query (as in the authors' code); they are ordinary words."""
 
 
-class _Words(Source):
-    """Cloze questions as texts, for counts of words."""
-
-    def __iter__(self) -> Iterator[Example]:
-        for example in super().__iter__():
-            yield {"tokens": (*example["tokens"], *add_markers(example))}
-
-
 def add_markers(example: Example) -> tuple[str, ...]:
     """Returns the tokens of a question's query between the words "@begin" and "@end"."""
     return (BEGIN, *example["query"], END)
@@ -165,8 +157,11 @@ def cloze_vocabulary(
     Returns:
       The vocabulary, in the order of descending frequency.
     """
-    views = [_Words(source, source.info) for source in sources]
-    return Vocabulary.build(views, lowercase=lowercase, max_size=max_size)
+    texts = (
+        ({"tokens": (*example["tokens"], *add_markers(example))} for example in source)
+        for source in sources
+    )
+    return Vocabulary.build(texts, lowercase=lowercase, max_size=max_size)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

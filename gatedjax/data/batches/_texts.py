@@ -211,8 +211,8 @@ class Batches(SequenceBatches):
             lengths={"lengths": "tokens"},
             columns={"label": encoded.labels},
             batch_size=batch_size,
-            # Planned here, because a text of an `Encoded` has at least one token.
-            bucket_edges=checked_edges(bucket_edges, encoded.lengths, max_buckets),
+            bucket_edges=bucket_edges,
+            max_buckets=max_buckets,
             seed=seed,
             shuffle=shuffle,
             one_pass=one_pass,

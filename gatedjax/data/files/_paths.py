@@ -89,7 +89,6 @@ class Files(Places):
     url: str | None = None  # the address before the name of a file or archive
     archives: Mapping[str, str] = dataclasses.field(default_factory=dict)  # part -> its archive
     inside: str = ""  # the prefix of the names in the archive
-    missing_format: str = "{0} (or {0}.gz)"
 
     def find(self, manual_dir: Path, part: str) -> tuple[AnyPath | None, str]:
         """Finds the file of a part below `manual_dir`: unpacked, else in the archive."""
@@ -100,7 +99,7 @@ class Files(Places):
             archives = (top / self.archives[part] for top in tops)
             archive = next((archive for archive in archives if archive.is_file()), None)
             path = None if archive is None else self._member(archive, part)
-        return path, self.missing_format.format(name)
+        return path, f"{name} (or {name}.gz)"
 
     def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
         """Downloads all archives, or all files if there are no archives."""

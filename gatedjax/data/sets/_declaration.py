@@ -36,7 +36,6 @@ class TfdsForm:
     """
 
     description: str
-    config_description: str = ""  # of a set that is a configuration of a builder
     features: Mapping[str, object]  # name -> `str`, `[str]`, names of classes, or a NumPy type
     record: Callable[[FileRow], Record] | None = None
     # -> (label, content) or (label, content, file)

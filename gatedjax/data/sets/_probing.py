@@ -129,7 +129,6 @@ def _declare(task: str) -> DataSet:
         source=source,
         tfds=TfdsForm(
             description="SentEval's probing tasks, one configuration each: sentences with a label.",
-            config_description=f"SentEval's {task}.",
             # The training part determines the numbers of the labels in all parts.
             features={"label": str, "text": str},
         ),

@@ -95,7 +95,6 @@ DECLARED = (
         files=Files(
             {"train": "ewt.train.trees", "validation": "ewt.dev.trees", "test": "ewt.test.trees"},
             tops=("treebank", "ewt", ""),
-            missing_format="{}",
         ),
         read_rows=by_lines(parse),
         examples=lazily(_example, once=True),

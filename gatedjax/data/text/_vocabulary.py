@@ -11,7 +11,7 @@ import numpy as np
 
 from gatedjax._utils.limits import read_limited
 from gatedjax._utils.write import write_text
-from gatedjax.data.files._source import Source
+from gatedjax.data.files._source import Example
 
 PAD, UNK = 0, 1
 SPECIALS = ("<pad>", "<unk>")
@@ -57,7 +57,7 @@ class Vocabulary:
     @classmethod
     def build(
         cls,
-        sources: Iterable[Source],
+        sources: Iterable[Iterable[Example]],
         *,
         min_count: int = 1,
         lowercase: bool | None = None,
