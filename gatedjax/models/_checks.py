@@ -40,35 +40,32 @@ def check_defaults(config: Any, names: Sequence[str], where: str, reason: str = 
             raise ValueError(f"{name} must be {defaults[name]!r} for {where}, got {value!r}{why}")
 
 
-def no_dict_error(batch: object, axes: Mapping[str, str]) -> TypeError:
-    """Returns the error for a batch that is no dict, with the arrays that it needs."""
-    shape = getattr(batch, "shape", None)
-    got = type(batch).__name__ if shape is None else f"an array of shape {shape}"
-    arrays = ", ".join(f'"{name}": [{its.replace(" ", ", ")}]' for name, its in axes.items())
-    return TypeError(f"batch must be a dict of arrays {{{arrays}}}, got {got}")
-
-
 def check_batch(batch: Mapping[str, Array], **axes: str) -> None:
     """Checks the axes of arrays, such as tokens="B N"; equal letters need equal sizes."""
+    named = {name: f"[{letters.replace(' ', ', ')}]" for name, letters in axes.items()}
     if not isinstance(batch, Mapping):
-        raise no_dict_error(batch, axes)
+        shape = getattr(batch, "shape", None)
+        got = type(batch).__name__ if shape is None else f"an array of shape {shape}"
+        arrays = ", ".join(f'"{name}": {letters}' for name, letters in named.items())
+        raise TypeError(f"batch must be a dict of arrays {{{arrays}}}, got {got}")
     if missing := sorted(axes.keys() - batch.keys()):
         raise ValueError(f"batch must have {', '.join(missing)}, got {sorted(batch)}")
-    sizes: dict[str, int] = {}
-    for name in axes:
-        if not hasattr(batch[name], "shape"):
+    sizes: dict[str, tuple[int, str]] = {}
+    for name, letters in axes.items():
+        shape = getattr(batch[name], "shape", None)
+        if shape is None:
             kind = type(batch[name]).__name__
-            raise TypeError(f"batch[{name!r}] must be an array [{axes[name]}], got {kind}")
-    shapes = [batch[name].shape for name in axes]
-    for letters, shape in zip(map(str.split, axes.values()), shapes, strict=True):
-        pairs = list(zip(letters, shape, strict=False))
-        # The first array with an axis sets its size, and the later arrays have to agree with it.
-        if len(letters) != len(shape) or any(sizes.setdefault(*pair) != pair[1] for pair in pairs):
-            alike: dict[str, list[str]] = {}
-            for name, names in axes.items():
-                alike.setdefault(names.replace(" ", ", "), []).append(name)
-            needs = " and ".join(f"{' and '.join(n)} [{a}]" for a, n in alike.items())
-            raise ValueError(f"batch must have {needs}, got {', '.join(map(str, shapes))}")
+            raise TypeError(f"batch[{name!r}] must be an array {named[name]}, got {kind}")
+        if len(letters.split()) != len(shape):
+            raise ValueError(f"batch must have {name} {named[name]}, got shape {shape}")
+        for letter, size in zip(letters.split(), shape, strict=True):
+            # The first array with an axis sets its size, with which the later arrays must agree.
+            wanted, first = sizes.setdefault(letter, (size, name))
+            if wanted != size:
+                raise ValueError(
+                    f"batch must have {name} {named[name]} with {letter} = {wanted} for {first} "
+                    f"{batch[first].shape}, got shape {shape}"
+                )
 
 
 def schedule(

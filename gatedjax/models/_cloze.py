@@ -9,8 +9,8 @@ from jaxtyping import Array, Float, Int
 
 from gatedjax import functional as F
 from gatedjax._utils.types import Output, Params
-from gatedjax.functional._checks import check_shape, is_known
-from gatedjax.models._checks import Batch, Metrics, Predictions, check_batch, no_dict_error
+from gatedjax.functional._checks import is_known
+from gatedjax.models._checks import Batch, Metrics, Predictions, check_batch
 from gatedjax.models._classification import ClassifierTask
 from gatedjax.training import Ratio
 
@@ -33,32 +33,21 @@ class ClozeBatch:
     @classmethod
     def of(cls, batch: Batch, *, characters: bool) -> "ClozeBatch":
         """Checks names, dtypes and shapes, and outside of `jit` also the values."""
-        axes = _TEXTS | (_WORDS if characters else {})
-        if not isinstance(batch, Mapping):
-            raise no_dict_error(batch, axes)
+        integers = _TEXTS | (_WORDS if characters else {})
         flags = {"candidate_mask": "B C"}
-        if "occurrence" in batch:
+        if isinstance(batch, Mapping) and "occurrence" in batch:
             flags |= {"occurrence": "B N C"}
         else:
-            axes = axes | {"candidate_positions": "B C P"}
-        if missing := [name for name in axes | flags if name not in batch]:
-            raise ValueError(f"batch must have {', '.join(missing)}, got {sorted(batch)}")
-        for name in axes:
+            integers = integers | {"candidate_positions": "B C P"}
+        check_batch(batch, **integers, **flags)
+        for name in integers:
             if not jnp.issubdtype(batch[name].dtype, jnp.integer):
                 raise TypeError(f"{name} must be integers, got dtype {batch[name].dtype}")
-        sizes: dict[str, int] = {}
-        for name, letters in (axes | flags).items():
-            shape, rank = batch[name].shape, len(letters.split())
-            if len(shape) != rank:
-                raise ValueError(f"{name} must have {rank} axes, got shape {shape}")
-            # The first array with a letter sets its size, and later arrays must agree with it.
-            pairs = zip(letters.split(), shape, strict=True)
-            check_shape(tuple(sizes.setdefault(*pair) for pair in pairs), **{name: batch[name]})
         _check_cloze(batch)
         return cls(
             batch=batch,
-            document_mask=F.length_mask(batch["document_lengths"], sizes["N"]),
-            query_mask=F.length_mask(batch["query_lengths"], sizes["Q"]),
+            document_mask=F.length_mask(batch["document_lengths"], batch["document"].shape[1]),
+            query_mask=F.length_mask(batch["query_lengths"], batch["query"].shape[1]),
         )
 
     def at_cloze(self, states: Float[Array, "B Q D"]) -> Float[Array, "B D"]:
