@@ -130,15 +130,12 @@ class Faithfulness:
         """
         names = [name for name in MEASURES if getattr(self.own, name) is not None]
         starred = {(c.measure, c.against) for c in self.comparisons if c.corrected < 0.05}
-        cells = [
-            [rationale]
-            + [
-                f"{self.mean(name, rationale):.4f}" + "*" * ((name, rationale) in starred)
-                for name in names
-            ]
-            for rationale in self.rationales
-        ]  # fmt: skip
-        return render_table(["rationale", *(MEASURES[name] for name in names)], cells)
+        rows = []
+        for rationale in self.rationales:
+            stars = ["*" * ((name, rationale) in starred) for name in names]
+            means = [f"{self.mean(name, rationale):.4f}" for name in names]
+            rows.append([rationale, *map("".join, zip(means, stars, strict=True))])
+        return render_table(["rationale", *(MEASURES[name] for name in names)], rows)
 
 
 def texts_of(batch: Mapping[str, ArrayLike]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
