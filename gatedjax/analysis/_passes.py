@@ -238,15 +238,11 @@ class Runner:
         """Computes the gate leak, and 1 where the predicted class changes with it or 0, [2, N]."""
         fewer, shorter, moved = self._delete(tokens, lengths, is_open)
         # A call fills its last pass with copies, so that a call for both texts needs fewer passes.
-        both = (
-            np.concatenate(pair)
-            for pair in ((tokens, fewer), (lengths, shorter), (is_open, moved))
-        )  # fmt: skip
+        pairs = (tokens, fewer), (lengths, shorter), (is_open, moved)
+        both = map(np.concatenate, pairs)
         before, after = _softmax(self.run(force, *both)["logits"]).reshape(2, len(tokens), -1)
-        of_class = [
-            np.take_along_axis(p, predicted[:, None], axis=-1)[:, 0] for p in (before, after)
-        ]
-        return np.stack([np.abs(of_class[0] - of_class[1]), before.argmax(-1) != after.argmax(-1)])
+        change = np.take_along_axis(before - after, predicted[:, None], axis=-1)[:, 0]
+        return np.stack([np.abs(change), before.argmax(-1) != after.argmax(-1)])
 
     def _delete(
         self, tokens: np.ndarray, lengths: np.ndarray, keep: np.ndarray
