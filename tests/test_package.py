@@ -111,7 +111,6 @@ def test_the_library_needs_nothing_optional_and_names_what_is_missing():
     need += "tensorflow-datasets array-record importlib_resources"
     assert done.stdout.splitlines() == [
         f"gatedjax.data.builders the builders of data sets need {need}",
-        f"gatedjax.data.tfds._builders the builders of data sets need {need}",
         f"data set 'imdb_reviews' needs {need}",
     ]
 

@@ -10,8 +10,8 @@ from re import _parser
 
 import pytest
 
-from gatedjax.data.text import _social, _tokenize
-from gatedjax.data.text._social import social_tokens
+from gatedjax.data.text import _tokenize
+from gatedjax.data.text._tokenize import social_tokens
 from gatedjax.text.corpus._corpus import _LIST
 from tests._sources import dotted, trees, trees_of_the_library
 from tests._speed import seconds_of_python
@@ -25,9 +25,9 @@ LENGTHS = 500, 10_000
 SECONDS, MOST_GROWTH = 0.03, 8
 SOURCES = {path: path.read_text("utf-8") for path in sorted((ROOT / "gatedjax").rglob("*.py"))}
 MADE = (
-    _social._social(True, False, True, True, False),
-    _social._social(False, True, True, True, True),
-    _social._character(),
+    _tokenize._social(True, False, True, True, False),
+    _tokenize._social(False, True, True, True, True),
+    _tokenize._character(),
     _tokenize._with_marks(),
 )
 """The patterns that functions make."""
@@ -189,7 +189,7 @@ def test_functions_make_no_other_patterns():
         for node in ast.walk(function)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "re.compile"
     }
-    assert made == {"_social._social", "_social._character", "_tokenize._with_marks"}
+    assert made == {"_tokenize._social", "_tokenize._character", "_tokenize._with_marks"}
 
 
 def test_the_tokens_of_a_long_text_with_an_at_sign_take_little_time():

@@ -44,8 +44,6 @@ def reexported(module: types.ModuleType) -> list[str]:
     """Returns the names that a package exports: `__all__`, or its imports of the form `x as x`."""
     if hasattr(module, "__all__"):
         return [name for name in module.__all__ if not name.startswith("__")]
-    if module.__name__ == "gatedjax.data.builders":  # made of the declarations, in no source
-        return [name for name in vars(module) if isinstance(getattr(module, name), type)]
     imported = [  # also those of names that load on first use, below `if TYPE_CHECKING`
         alias.name
         for node in ast.walk(source_of(module))

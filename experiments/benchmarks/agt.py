@@ -21,7 +21,7 @@ from experiments.benchmarks import _harness
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Json, Params, Records
 from gatedjax.models import AGT, AGTConfig, AGTTask
-from gatedjax.models._types import Batch, Metrics
+from gatedjax.models._checks import Batch, Metrics
 from gatedjax.training import TrainState, make_train_step
 
 CONTESTANTS = ("products", "gradients", "step", "fit_step")

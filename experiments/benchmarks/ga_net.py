@@ -25,7 +25,7 @@ from experiments.core.kinds import Params, Records
 from gatedjax import functional as F
 from gatedjax._utils.types import Output
 from gatedjax.models import GANet, GANetConfig, GateConfig
-from gatedjax.models._types import Batch
+from gatedjax.models._checks import Batch
 
 GatesOn = Literal["attention", "input"]
 VOCABULARY, CLASSES = 1000, 2

@@ -15,7 +15,7 @@ from experiments.ssan.config import ProbeConfig, ReorderingConfig, RunConfig, Tr
 from experiments.ssan.experiment import experiment
 from experiments.ssan.sentences import sentences
 from gatedjax.analysis.trees import PUNCTUATION
-from gatedjax.data.batches._sequences import one_pass
+from gatedjax.data.batches._texts import one_pass
 from gatedjax.models import SSANTranslator
 from gatedjax.models.ssan.translation import STOP
 from gatedjax.text.models._translator import open_translator

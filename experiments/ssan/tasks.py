@@ -23,7 +23,7 @@ from experiments.ssan.sentences import (
 )
 from gatedjax import data as gdata
 from gatedjax.analysis._scores import MatchCounts
-from gatedjax.data.batches._sequences import real_rows
+from gatedjax.data.batches._texts import real_rows
 from gatedjax.models import SSANNLI, SSANNLITask, SSANTagger, SSANTaggingTask
 
 PAIR = {"lengths": "tokens", "hypothesis_lengths": "hypothesis"}

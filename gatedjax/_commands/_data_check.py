@@ -13,11 +13,11 @@ import numpy as np
 
 from gatedjax._utils.terminal import clean, say, say_wrapped, terminal_width
 from gatedjax.analysis import render_table
+from gatedjax.data import _prepared
 from gatedjax.data.files._lines import FileRows
 from gatedjax.data.files._source import Example, Quarantined, ReadReport
 from gatedjax.data.sets._all import resolve
 from gatedjax.data.sets._declaration import ID_BASE, DataSet, Embedded, hold_out
-from gatedjax.data.tfds import _prepared
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 

@@ -91,9 +91,9 @@ def _run(options: Prepare | Check | List) -> int:
 
 def prepare(options: Prepare) -> int:
     """Prepares a data set unless it is prepared already, and prints its contents; returns 0."""
+    from gatedjax.data import _prepared
     from gatedjax.data.sets._all import resolve
     from gatedjax.data.sets._declaration import Embedded
-    from gatedjax.data.tfds import _prepared
 
     declared, _ = resolve(options.name)
     name = declared.name

@@ -24,7 +24,6 @@ from gatedjax._utils import lazy as _lazy
 if TYPE_CHECKING:
     from gatedjax.data._load import load as load
     from gatedjax.data._load import names as names
-    from gatedjax.data.batches._buckets import plan_buckets as plan_buckets
     from gatedjax.data.batches._cloze import ClozeBatches as ClozeBatches
     from gatedjax.data.batches._cloze import ClozeShape as ClozeShape
     from gatedjax.data.batches._cloze import plan_cloze_shapes as plan_cloze_shapes
@@ -35,23 +34,24 @@ if TYPE_CHECKING:
     from gatedjax.data.batches._encode import encode_cloze as encode_cloze
     from gatedjax.data.batches._images import ImageBatches as ImageBatches
     from gatedjax.data.batches._language import LanguageModelBatches as LanguageModelBatches
-    from gatedjax.data.batches._sequences import SequenceBatches as SequenceBatches
+    from gatedjax.data.batches._plan import plan_buckets as plan_buckets
     from gatedjax.data.batches._texts import Batches as Batches
+    from gatedjax.data.batches._texts import SequenceBatches as SequenceBatches
     from gatedjax.data.batches._texts import for_schedule as for_schedule
     from gatedjax.data.files._source import Source as Source
     from gatedjax.data.files._source import SourceInfo as SourceInfo
     from gatedjax.data.files._source import overlap as overlap
     from gatedjax.data.sets._images import ImageSource as ImageSource
     from gatedjax.data.sets._probing import bigram_shift as bigram_shift
+    from gatedjax.data.sets._ptb import TokenStream as TokenStream
     from gatedjax.data.sets._reordering import word_reordering as word_reordering
     from gatedjax.data.text._bpe import BytePairs as BytePairs
     from gatedjax.data.text._embeddings import Embeddings as Embeddings
     from gatedjax.data.text._embeddings import load_embeddings as load_embeddings
     from gatedjax.data.text._embeddings import random_embeddings as random_embeddings
-    from gatedjax.data.text._stream import ClosedVocabulary as ClosedVocabulary
-    from gatedjax.data.text._stream import TokenStream as TokenStream
     from gatedjax.data.text._tokenize import tokenize as tokenize
     from gatedjax.data.text._vocabulary import Characters as Characters
+    from gatedjax.data.text._vocabulary import ClosedVocabulary as ClosedVocabulary
     from gatedjax.data.text._vocabulary import Vocabulary as Vocabulary
 else:
     __getattr__, __dir__, __all__ = _lazy.attach(__name__)

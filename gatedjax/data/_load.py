@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, overload
 
+from gatedjax.data import _prepared
 from gatedjax.data.files import _unpack
 from gatedjax.data.files._lines import FileRows
 from gatedjax.data.files._paths import Found
@@ -16,8 +17,7 @@ from gatedjax.data.sets._all import check_known, not_there, resolve
 from gatedjax.data.sets._all import names as names
 from gatedjax.data.sets._declaration import HELD_OUT, ID_BASE, SPLITS, DataSet, Embedded, hold_out
 from gatedjax.data.sets._images import ImageSource
-from gatedjax.data.text._stream import TokenStream
-from gatedjax.data.tfds import _prepared
+from gatedjax.data.sets._ptb import TokenStream
 
 _LOG = logging.getLogger("gatedjax.data")
 # A context variable reaches `load` through all functions between, without an argument of each.
@@ -234,9 +234,9 @@ def _check(
             f"{len(aside)} malformed {unit}; strict=False sets them aside"
         )
     if not rows.rows:
+        first = f", first {aside[0]}" if aside else ""
         raise ValueError(
-            f"data set {name!r}, {part}: no usable line{rows.first_aside()}; at least one must be "
-            "well formed"
+            f"data set {name!r}, {part}: no usable line{first}; at least one must be well formed"
         )
     if aside:
         _LOG.warning(

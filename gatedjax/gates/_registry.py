@@ -15,6 +15,8 @@ from gatedjax.gates._control import Rebar as Rebar
 from gatedjax.gates._control import Relax as Relax
 from gatedjax.gates._enumerate import Enumerate as Enumerate
 from gatedjax.gates._estimator import Estimator, Pathwise
+from gatedjax.gates._pathwise import HardConcrete as HardConcrete
+from gatedjax.gates._pathwise import HardKuma as HardKuma
 from gatedjax.gates._pathwise import MeanField as MeanField
 from gatedjax.gates._pathwise import ReinMax as ReinMax
 from gatedjax.gates._pathwise import SoftGumbel as SoftGumbel
@@ -26,8 +28,6 @@ from gatedjax.gates._score import LeaveOneOut as LeaveOneOut
 from gatedjax.gates._score import LocalExpectation as LocalExpectation
 from gatedjax.gates._score import MultiPass
 from gatedjax.gates._score import Reinforce as Reinforce
-from gatedjax.gates._stretched import HardConcrete as HardConcrete
-from gatedjax.gates._stretched import HardKuma as HardKuma
 
 
 class _Entry(NamedTuple):

@@ -189,15 +189,6 @@ class Report:
     def __str__(self) -> str:
         return estimator_table(self.rows)
 
-    def records(self) -> list[Json]:
-        """Returns a dict for JSON for each estimator, in their order.
-
-        The keys are the fields of `Row`, such as "estimator", "bias", "variance" and "mse", and the
-        bools "unbiased" (whether the mean of the estimates is the gradient; None if the estimator
-        does not state it) and "shown_biased" (the data show a bias).
-        """
-        return [row.record() for row in self.rows]
-
 
 def estimator_table(rows: Sequence[Row] | Sequence[Measure]) -> str:
     """Returns a Markdown table with a line for each of the rows, in their order."""

@@ -58,19 +58,6 @@ def attached(
     check_that(jnp.ndim(value) == 0, "value must be a scalar", value)
     check_floating(value=value)
     check_same_shape(logits=logits, gradient=gradient)
-    return _attach(value, logits, gradient)
-
-
-@jax.custom_jvp
-def _attach(value: Array, logits: Array, gradient: Array) -> Array:
-    del logits, gradient
-    return value
-
-
-@_attach.defjvp
-def _attach_jvp(primals, tangents):
-    value, logits, gradient = primals
-    slope = jnp.sum(jnp.multiply(*promote(gradient, tangents[1]))).astype(value.dtype)
-    # The derivatives of the value with respect to other inputs stay, and the derivatives with
-    # respect to the logits are added.
-    return _attach(value, logits, gradient), tangents[0] + slope
+    # The zeros do not change the value, and their slope is added to the derivatives that it has.
+    zeros = jnp.zeros(jnp.shape(logits), jnp.result_type(*promote(gradient, logits)))
+    return value + jnp.sum(attach_slope(zeros, logits, gradient)).astype(value.dtype)

@@ -97,7 +97,6 @@ def toys(
     *,
     estimators: Sequence[Estimator] | None = None,
     key: Key[Array, ""] | None = None,
-    problems: Sequence[Problem] = PROBLEMS,
 ) -> Iterator[Study]:
     """Compares gate modes, and estimators with the exact gradient, on the classic problems.
 
@@ -111,8 +110,6 @@ def toys(
       estimators: the estimators; None means all except `Relax` and `Enumerate`, with a temperature
         of 0.5.
       key: the PRNG key of all draws; None means `jax.random.key(0)`.
-      problems: the losses, each a `Problem` with its logits; the default is the list of classic
-        problems.
 
     Yields:
       A `Study` for each problem: the loss of each gate mode, and the bias, variance and cost of
@@ -131,7 +128,7 @@ def toys(
     check_key(key=key)
     keys = jax.random.split(key, draws)
     estimators = standard_estimators(_TAU) if estimators is None else estimators
-    for problem in problems:
+    for problem in PROBLEMS:
         logits: Any = np.asarray(problem.logits, np.float32)
         parameter = np.asarray(problem.parameter, np.float32)
         n = len(logits)

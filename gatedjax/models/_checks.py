@@ -1,14 +1,23 @@
-"""Checks of batches and options, and the temperature of a step."""
+"""The types of batches and metrics, checks of batches and options, the temperature of a step."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from gatedjax._utils.fields import Limit
 from gatedjax._utils.limits import MOST_LAYERS, MOST_WIDTH, check_most
+from gatedjax.training import Ratio
+
+# In all tasks "weight" [B] is 1 for examples and 0 for rows that fill up a batch.
+Batch: TypeAlias = dict[str, Array]
+"""The arrays of a batch by name; the docstring of each network lists its arrays."""
+Metrics: TypeAlias = dict[str, Ratio]
+"""Metrics by name, as sums and counts."""
+Predictions: TypeAlias = dict[str, Array]
+"""Arrays by name, with an entry for each example."""
 
 
 def _check_widths(name: str, widths: Sequence[int]) -> None:
@@ -65,19 +74,9 @@ def check_batch(batch: Mapping[str, Array], **axes: str) -> None:
 def schedule(
     config: Any, step: Int[Array, " B"] | None, start: float | Array | None = None
 ) -> float | Array:
-    """Computes the temperature of a step: tau_0 (tau_1 / tau_0)^min(step / steps, 1).
-
-    Args:
-      config: a configuration with `temperature` (tau_0), `final_temperature` (tau_1; None means
-        tau_0) and `temperature_steps`.
-      step: number of the training step, from 0, the same in all B rows; None if it is unknown.
-      start: tau_0 instead of `config.temperature`; may be traced. None uses the configuration.
-
-    Returns:
-      tau, a float or a scalar array.
-
-    Raises:
-      ValueError: if tau changes and step is None.
+    """Computes the temperature of a step: tau_0 (tau_1 / tau_0)^min(step / steps, 1), for tau_0 =
+    `config.temperature` or `start`, which may be traced, and tau_1 = `config.final_temperature`.
+    `step` may be None if the temperature does not change.
     """
     start = config.temperature if start is None else start
     if config.final_temperature is None:

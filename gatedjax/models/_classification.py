@@ -1,7 +1,7 @@
-"""The base class of the tasks of classifiers, with their loss and metrics."""
+"""The base classes of tasks and of classifiers, their loss and metrics, the loss of a density."""
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +12,7 @@ from gatedjax import nn as gnn
 from gatedjax._utils.tracing import check_key
 from gatedjax._utils.types import Output, Params, Tree
 from gatedjax.functional._checks import check_integers, check_shape
-from gatedjax.models._checks import check_batch
-from gatedjax.models._types import Batch, Metrics, Predictions
+from gatedjax.models._checks import Batch, Metrics, Predictions, check_batch
 from gatedjax.training import Ratio
 
 
@@ -51,12 +50,22 @@ def class_predictions(logits: Float[Array, "B C"], batch: Batch) -> Predictions:
     }
 
 
-def frozen_embeddings(model: Any, table: str = "embed/embedding") -> tuple[str, ...]:
-    """Returns (table,) if the network has word vectors and freezes them, else ()."""
-    # A network that reads vectors, such as the rows of an image, has no table of words.
-    has_words = getattr(model, "vocab_size", None) is not None
-    frozen = has_words and getattr(model.config, "freeze_embeddings", False)
-    return (table,) if frozen else ()
+def constraint(
+    multiplier: Float[Array, ""], share: Float[Array, " B"], density: float | Float[Array, ""]
+) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
+    """Returns (term, lambda) [B] of an augmented Lagrangian, for descent that ascends in lambda.
+
+        e = p - density,  term = lambda e + e^2;   gradient of p: lambda + 2 e,  of lambda: -e
+
+    After Bastings et al. 2019, section 3.4, with the optimiser in the place of the moving average.
+    """
+    # The multiplier rises while too many gates are open. The square damps its oscillation, and it
+    # constrains each text, where lambda constrains only their mean.
+    constant = jax.lax.stop_gradient(multiplier)
+    excess = share - density
+    # This term has the value 0 and the gradient -e for lambda, which makes descent an ascent.
+    ascent = (constant - multiplier) * jax.lax.stop_gradient(excess)
+    return constant * excess + excess**2 + ascent, jnp.broadcast_to(constant, share.shape)
 
 
 def word_vectors(model: Any, width: int | None = None, **options: Any) -> gnn.WordEmbedding:
@@ -77,13 +86,21 @@ class NetworkTask:
 
     model: Any
 
+    table: ClassVar[str] = "embed/embedding"
+    """Path of the word vectors among the parameters."""
+    streams: ClassVar[tuple[str, ...]] = ("params", "dropout")
+    """PRNG streams of `init`, which runs the network in training if there are several."""
+
     @property
     def frozen(self) -> tuple[str, ...]:
         """Paths of the parameters that training does not change.
 
         They are ("embed/embedding",) if the network freezes its word vectors, else ().
         """
-        return frozen_embeddings(self.model)
+        # A network that reads vectors, such as the rows of an image, has no table of words.
+        has_words = getattr(self.model, "vocab_size", None) is not None
+        is_frozen = has_words and getattr(self.model.config, "freeze_embeddings", False)
+        return (self.table,) if is_frozen else ()
 
     def init(self, key: Array, batch: Batch) -> Tree:
         """Draws initial parameters.
@@ -97,9 +114,11 @@ class NetworkTask:
         """
         check_key(key=key)
         # A network that is initialised in training mode creates all parameters, and needs a key for
-        # dropout.
-        streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
-        return self.model.init(streams, batch, train=True)["params"]
+        # each of its streams.
+        count = len(self.streams)
+        keys = jax.random.split(key, count) if count > 1 else [key]
+        rngs = dict(zip(self.streams, keys, strict=True))
+        return self.model.init(rngs, batch, train=count > 1)["params"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,9 +10,8 @@ from jaxtyping import Array, Float, Int
 from gatedjax import functional as F
 from gatedjax._utils.types import Output, Params
 from gatedjax.functional._checks import check_shape, is_known
-from gatedjax.models._checks import check_batch, no_dict_error
+from gatedjax.models._checks import Batch, Metrics, Predictions, check_batch, no_dict_error
 from gatedjax.models._classification import ClassifierTask
-from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.training import Ratio
 
 # B questions, N document tokens, Q query tokens, C candidates, P positions of a candidate,

@@ -27,8 +27,8 @@ from jaxtyping import Array, Bool, Float
 from gatedjax import functional as F
 from gatedjax._utils.types import Tree
 from gatedjax.functional._devices import on_rows
+from gatedjax.models._checks import Batch
 from gatedjax.models._ga_net_parts import Encoded, GANetOutput, Gates, open_one
-from gatedjax.models._types import Batch
 
 
 def read_scaled_words(
@@ -91,21 +91,18 @@ def read_into_slots(
     size = is_open.shape[-1]
     indices, valid, excess = F.open_indices(is_open, capacity=min(capacity, size))
 
-    def pool(net: Any, words: Array, valid: Array) -> tuple[Array, Array]:
+    def pool(net: Any, words: Array, valid: Array, slots: Array) -> tuple[Array, Array]:
         words = jnp.where(valid[..., None], words, 0)
-        short = _run_backbone(net, encoded, words, valid, batch)
-        weights = F.masked_softmax(short.scores, valid)
-        return net.pool_states(short.states, weights), weights
+        read = _run_backbone(net, encoded, words, valid, batch)
+        weights = F.masked_softmax(read.scores, valid)
+        return net.pool_states(read.states, weights), _unpack(weights, slots, is_open)
 
     def short(net: Any) -> tuple[Array, Array]:
         words = jnp.take_along_axis(encoded.words, indices[..., None], axis=1)
-        vector, weights = pool(net, words, valid)
-        return vector, _unpack(weights, jnp.cumsum(is_open, axis=-1) - 1, is_open)
+        return pool(net, words, valid, jnp.cumsum(is_open, axis=-1) - 1)
 
     def long(net: Any) -> tuple[Array, Array]:
-        words, packed, slots = _pack(encoded.words, is_open)
-        vector, weights = pool(net, words, packed)
-        return vector, _unpack(weights, slots, is_open)
+        return pool(net, *_pack(encoded.words, is_open))
 
     if capacity >= size:
         vector, attention = long(net)

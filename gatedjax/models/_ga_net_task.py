@@ -1,7 +1,7 @@
 """Training and evaluation of GA-Net and its baselines."""
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import flax.linen as nn
 import jax
@@ -9,24 +9,23 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from gatedjax import functional as F
-from gatedjax._utils.tracing import check_key, is_traced
+from gatedjax._utils.tracing import is_traced
 from gatedjax._utils.types import Output, Params, Tree
 from gatedjax.functional._devices import on_rows
 from gatedjax.gates import Estimator, Pathwise
 from gatedjax.gates import train as train_gates
 from gatedjax.gates._estimator import check_estimator
 from gatedjax.gates._registry import takes_temperature
-from gatedjax.models._checks import check_batch, schedule
+from gatedjax.models._checks import Batch, Metrics, Predictions, check_batch, schedule
 from gatedjax.models._classification import (
     NetworkTask,
     accuracy,
     class_metrics,
     class_predictions,
+    constraint,
     cross_entropy,
 )
-from gatedjax.models._density import constraint
 from gatedjax.models._ga_net_config import needs_relaxed_words, unread_error
-from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.ga_net import GANet, first_draw, mean_log_probability
 from gatedjax.training import Ratio
 
@@ -70,6 +69,8 @@ class GANetTask(NetworkTask):
     penalty: float | Array | None = None
     temperature: float | Array | None = None
     estimator: Estimator | None = None
+
+    streams: ClassVar[tuple[str, ...]] = ("params", "dropout", "gate")
 
     def __post_init__(self) -> None:
         if self.estimator is None:
@@ -118,22 +119,6 @@ class GANetTask(NetworkTask):
             config, gates=dataclasses.replace(config.gates, **{name: value})
         )
         return dataclasses.replace(self, model=self.model.clone(config=config))
-
-    def init(self, key: Array, batch: Batch) -> Tree:
-        """Draws initial parameters.
-
-        Args:
-          key: a PRNG key.
-          batch: "tokens" int [B, T] and "lengths" int [B] of B texts of at most T words.
-
-        Returns:
-          The parameters, a nested dict of arrays.
-        """
-        check_key(key=key)
-        streams = dict(zip(("params", "dropout", "gate"), jax.random.split(key, 3), strict=True))
-        # The schedule is not used, because the batch may have no step.
-        tau = self.model.config.gates.temperature
-        return self.model.init(streams, batch, train=True, temperature=tau)["params"]
 
     def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> Metrics:
         """Computes the training loss of a batch.

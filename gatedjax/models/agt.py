@@ -24,9 +24,8 @@ from gatedjax._utils.fields import FINITE, RATE, at_least, check_fields, check_o
 from gatedjax._utils.limits import MOST_LAYERS
 from gatedjax._utils.types import Keywords
 from gatedjax.functional._export import exportable
-from gatedjax.models._checks import WIDTHS, check_batch, check_defaults
+from gatedjax.models._checks import WIDTHS, Batch, check_batch, check_defaults
 from gatedjax.models._classification import ClassifierTask, word_vectors
-from gatedjax.models._types import Batch
 from gatedjax.nn._keys import example_keys, fold_keys
 from gatedjax.nn._types import Table
 

@@ -36,14 +36,13 @@ from gatedjax.functional._types import Carry
 from gatedjax.gates import Estimator, Pathwise, SoftGumbel
 from gatedjax.gates._train import Gates, draw, gates_of
 from gatedjax.models import _ga_net_input as on_input
-from gatedjax.models._checks import check_batch, schedule
+from gatedjax.models._checks import Batch, check_batch, schedule
 from gatedjax.models._classification import word_vectors
 from gatedjax.models._ga_net_config import GANetConfig as GANetConfig
 from gatedjax.models._ga_net_config import GANetDropout as GANetDropout
 from gatedjax.models._ga_net_config import GateConfig as GateConfig
 from gatedjax.models._ga_net_parts import Encoded, first_draw, mean_log_probability, open_one
 from gatedjax.models._ga_net_parts import GANetOutput as GANetOutput
-from gatedjax.models._types import Batch
 from gatedjax.nn._keys import example_keys
 from gatedjax.nn._types import Table
 
@@ -166,6 +165,9 @@ class GANet(nn.Module):
         if train:
             noise = noise_of(self.keys_of(batch, "gate"), logits.shape[-1])
             if estimator is None:
+                # The batch of an initialisation may have no step.
+                if temperature is None and self.is_initializing():
+                    temperature = config.gates.temperature
                 if temperature is None:
                     temperature = schedule(config.gates, batch.get("step"))
                 estimator = config.gates.make_estimator(temperature)

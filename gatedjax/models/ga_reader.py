@@ -31,9 +31,9 @@ from gatedjax._utils.types import Keywords, Tree
 from gatedjax.functional._checks import wide_dtype
 from gatedjax.functional._devices import take_rows
 from gatedjax.functional._export import exportable
+from gatedjax.models._checks import Batch
 from gatedjax.models._classification import word_vectors
 from gatedjax.models._cloze import ClozeBatch, ClozeTask
-from gatedjax.models._types import Batch
 from gatedjax.nn._initializers import normal
 from gatedjax.nn._keys import example_keys, fold_keys
 from gatedjax.nn._types import Table

@@ -29,9 +29,8 @@ from gatedjax._utils.fields import (
 from gatedjax._utils.limits import MOST_LAYERS
 from gatedjax._utils.types import Keywords, Tree
 from gatedjax.functional._export import exportable
-from gatedjax.models._checks import check_batch, check_defaults
+from gatedjax.models._checks import Batch, check_batch, check_defaults
 from gatedjax.models._classification import ClassifierTask, word_vectors
-from gatedjax.models._types import Batch
 from gatedjax.nn._initializers import symmetric_uniform
 from gatedjax.nn._keys import example_keys, fold_keys
 from gatedjax.nn._types import Table

@@ -22,9 +22,8 @@ from gatedjax.functional._checks import check_dtype, check_shape
 from gatedjax.functional._devices import rows_like, take_rows
 from gatedjax.functional._export import exportable
 from gatedjax.functional._types import Carry
-from gatedjax.models._checks import check_batch
+from gatedjax.models._checks import Batch, Metrics, Predictions, check_batch
 from gatedjax.models._classification import NetworkTask
-from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.rau import RAUConfig, recurrent_layers
 from gatedjax.nn._initializers import symmetric_uniform
 from gatedjax.nn._keys import example_keys, fold_keys

@@ -20,7 +20,7 @@ from gatedjax._utils.tracing import ByIdentity
 from gatedjax._utils.types import Json, Params, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.gates import Estimator, _report
-from gatedjax.gates._exact import LARGEST
+from gatedjax.gates._enumerate import LARGEST
 from gatedjax.gates._registry import standard_estimators
 from gatedjax.models import GANet
 from gatedjax.text._gate_patterns import LOWER, PatternInputs, TextTruth, text_truth

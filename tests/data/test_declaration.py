@@ -63,10 +63,10 @@ def test_it_is_checked(raw):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_its_prepared_form_has_the_same_examples_and_account(raw, tmp_path, monkeypatch):
-    from gatedjax.data.tfds import _builders, _prepared
+    from gatedjax.data import _prepared, builders
 
-    builder = _builders.builder_class(TOY.name, {"": TOY})
-    monkeypatch.setitem(_builders.BUILDERS, TOY.name, builder)
+    builder = builders.builder_class(TOY.name, {"": TOY})
+    monkeypatch.setitem(builders.BUILDERS, TOY.name, builder)
     _prepared.prepare(TOY.name, data_dir=tmp_path / "tfds", manual_dir=raw)
     for split in ("train", "validation", "test"):
         prepared = data.load(TOY.name, split, data_dir=tmp_path / "tfds")

@@ -8,13 +8,13 @@ import unicodedata
 
 import pytest
 
-from gatedjax.data.text import _social, _units
-from gatedjax.data.text._social import character_tokens
+from gatedjax.data.text import _tokenize, _units
+from gatedjax.data.text._tokenize import character_tokens
 from gatedjax.data.text._units import Units, split_characters
 
 
 def social_tokens(text, most=None):
-    return tuple(_social.social_tokens(text, most))
+    return tuple(_tokenize.social_tokens(text, most))
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def random_posts(count):
 def test_alternatives_that_a_text_cannot_contain_change_no_token(monkeypatch):
     texts = list(random_posts(3000))
     tokens = [social_tokens(text) for text in texts]
-    whole = _social._social(False, True, True, True, True)
-    monkeypatch.setattr(_social, "_social", lambda *has: whole)
+    whole = _tokenize._social(False, True, True, True, True)
+    monkeypatch.setattr(_tokenize, "_social", lambda *has: whole)
     assert tokens == [social_tokens(text) for text in texts]
 
 

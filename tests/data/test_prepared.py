@@ -11,9 +11,9 @@ import zipfile
 import pytest
 
 from gatedjax import data
+from gatedjax.data import _prepared
 from gatedjax.data.sets import _trec
 from gatedjax.data.sets._all import SETS
-from gatedjax.data.tfds import _prepared
 from tests.data._same import assert_same_set
 
 TREES = "(3 (2 A) (3 hit))\n(2 A (2 B))\n(1 (2 A) (1 bore))\n(2 (2 A) (2 film))\n"

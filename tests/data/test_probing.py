@@ -7,9 +7,9 @@ import pytest
 
 from experiments.ssan.sentences import restore_word
 from gatedjax import data
+from gatedjax.data import _prepared
 from gatedjax.data.sets._probing import classes_of
 from gatedjax.data.sets._reordering import move_word
-from gatedjax.data.tfds import _prepared
 from tests.data._same import assert_same_set
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -10,8 +10,8 @@ import pytest
 from gatedjax import data
 from gatedjax.__main__ import main
 from gatedjax._commands import _data_check
+from gatedjax.data import _prepared
 from gatedjax.data.sets import _cbt, _sst
-from gatedjax.data.tfds import _prepared
 
 SPLITS = ("train", "validation", "test")
 # set -> the published sizes by split

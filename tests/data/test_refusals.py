@@ -136,8 +136,8 @@ TABLE = {
         (lambda: sequences(max_tokens=8)().eval(), "shuffle|False|True"),
     ],
     "LanguageModelBatches": [
-        (language(batch_size=0, num_steps=5), "batch_size|num_steps|1|0 and 5"),
-        (language(batch_size=2, num_steps=0), "batch_size|num_steps|1|2 and 0"),
+        (language(batch_size=0, num_steps=5), "batch_size|1|0"),
+        (language(batch_size=2, num_steps=0), "num_steps|1|0"),
         (language(batch_size=3), "2"),
     ],
     "words": [

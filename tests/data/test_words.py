@@ -13,7 +13,7 @@ import pytest
 from gatedjax import data
 from gatedjax.data.batches import _encode
 from gatedjax.data.sets import _all, _declaration, _reordering
-from gatedjax.data.text import _fasttext, _social, _tokenize, _units
+from gatedjax.data.text import _fasttext, _tokenize, _units
 from gatedjax.data.text._embeddings import words_in
 
 INFO = data.SourceInfo("toy", "train", ("a", "b"))
@@ -60,7 +60,7 @@ def test_marks_stay_with_the_word_that_they_stand_in(text, words):
     assert again == tuple(normal.split(" "))
 
 
-INTERNAL = (_all, _declaration, _encode, _fasttext, _reordering, _social, _tokenize, _units)
+INTERNAL = (_all, _declaration, _encode, _fasttext, _reordering, _tokenize, _units)
 
 
 @pytest.mark.parametrize("module", INTERNAL)

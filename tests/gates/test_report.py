@@ -114,7 +114,7 @@ def test_the_report_is_a_table_and_plain_json():
     assert lines[0].split("|")[1].strip() == "estimator"
     assert "SoftGumbel(tau=0.5)" in lines[2]
     assert repr(gates.Relax(quartic)) == "Relax(quartic)"
-    records = json.loads(json.dumps(found.records()))
+    records = json.loads(json.dumps([row.record() for row in found.rows]))
     assert [record["evaluations"] for record in records] == [1, 1, 1]
     assert len(records[0]["bias"]) == 2
 
@@ -141,5 +141,6 @@ def test_what_an_estimator_does_not_state_is_not_listed_as_unbiased():
     found = gates.report(jnp.sum, jnp.zeros(2), own, key=jax.random.key(0), draws=4)
     listed = [line.split("|")[2].strip() for line in str(found).splitlines()[2:]]
     assert listed == ["not stated", "no", "yes", "no"]
-    assert [row["unbiased"] for row in found.records()] == [None, False, True, False]
+    stated = [row.record()["unbiased"] for row in found.rows]
+    assert stated == [None, False, True, False]
     assert all(isinstance(one.unbiased, bool) for one in ESTIMATORS)  # the library states its own

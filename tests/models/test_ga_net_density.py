@@ -10,7 +10,7 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax.models import GANet, GANetConfig, GANetTask
-from gatedjax.models._density import constraint
+from gatedjax.models._classification import constraint
 from tests._drawn import drawn as any_drawn
 from tests._grouped import grouped
 from tests.functional.rau_oracle import sigmoid

@@ -21,7 +21,7 @@ from gatedjax import data, export
 from gatedjax.__main__ import main
 from gatedjax._commands import _columns, train
 from gatedjax._utils.cli import refusals
-from gatedjax.data.tfds import _prepared
+from gatedjax.data import _prepared
 from gatedjax.text import TextClassifier
 from gatedjax.text._options import check_options
 from gatedjax.text.models._network import TrainedModel

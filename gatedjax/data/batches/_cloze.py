@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gatedjax.data.batches._buckets import plan_buckets
 from gatedjax.data.batches._encode import EncodedCloze
-from gatedjax.data.batches._plan import Batch, PlannedBatches, check_sizes, pad_rows
+from gatedjax.data.batches._plan import Batch, PlannedBatches, check_sizes, pad_rows, plan_buckets
 from gatedjax.data.text._vocabulary import MAX_CHARACTERS
 
 DENSE_CELLS = 2**22
@@ -90,21 +89,15 @@ def _through(edges: tuple[int, ...], longest: int) -> tuple[int, ...]:
     return (*edges[:-1], max(edges[-1], longest))
 
 
-def _candidates(encoded: EncodedCloze, row: int) -> int:
-    return int(encoded.candidates[row])
-
-
-def _positions(encoded: EncodedCloze, row: int) -> int:
-    where = encoded.occurrences[row][:, 0]
-    return int(np.bincount(where).max()) if len(where) else 1
-
-
-def _words(encoded: EncodedCloze, row: int) -> int:
-    return len(np.unique(np.concatenate([encoded.documents[row], encoded.queries[row]])))
-
-
-NEEDS = {"candidates": _candidates, "positions": _positions, "words": _words}
-"""Field of a shape -> the function that computes the size that a question needs there."""
+def _measure(encoded: EncodedCloze, name: str) -> np.ndarray:
+    """Returns the size, int [n], that each question needs in the field `name` of a shape."""
+    if name == "candidates":
+        return encoded.candidates
+    if name == "positions":
+        counts = (np.bincount(where[:, 0], minlength=1) for where in encoded.occurrences)
+        return np.array([max(1, count.max()) for count in counts])
+    texts = zip(encoded.documents, encoded.queries, strict=True)
+    return np.array([len(np.unique(np.concatenate(pair))) for pair in texts])
 
 
 def _measure_shapes(
@@ -112,14 +105,12 @@ def _measure_shapes(
 ) -> tuple[ClozeShape, ...]:
     """Returns shapes with room for the candidates, occurrences and words of all questions."""
     plain = [ClozeShape(size, width, 1, 1, 1) for size, width in shapes]
-    most = np.ones((len(shapes), len(NEEDS)), int)
+    sizes = np.ones((3, len(shapes)), int)
     for part in parts:
-        for i, bucket in enumerate(_buckets(part, plain)):
-            most[bucket] = np.maximum(most[bucket], [need(part, i) for need in NEEDS.values()])
-    return tuple(
-        dataclasses.replace(shape, **dict(zip(NEEDS, sizes, strict=True)))
-        for shape, sizes in zip(plain, most.tolist(), strict=True)
-    )
+        for largest, name in zip(sizes, ("candidates", "positions", "words"), strict=True):
+            np.maximum.at(largest, _buckets(part, plain), _measure(part, name))
+    pairs = zip(shapes, sizes.T.tolist(), strict=True)
+    return tuple(ClozeShape(*shape, *largest) for shape, largest in pairs)
 
 
 def _buckets(encoded: EncodedCloze, shapes: Sequence[ClozeShape]) -> np.ndarray:
@@ -265,17 +256,21 @@ class ClozeBatches(PlannedBatches):
 
     def _check_shapes(self) -> None:
         """Raises ValueError if a question is too large for the shape of its bucket in `shapes`."""
-        for row, bucket in enumerate(self._bucket):
-            shape = self.shapes[bucket]
-            has_positions, has_words = not self._dense(shape), self.characters is not None
-            for name in ("candidates", *["positions"] * has_positions, *["words"] * has_words):
-                need = NEEDS[name](self.encoded, row)
-                if need > getattr(shape, name):
-                    raise ValueError(
-                        "shapes must have room for each question: "
-                        f"{name} must be at least {need} for example "
-                        f"{self.encoded.example_ids[row]}, got {shape}"
-                    )
+        for name in ("candidates", "positions", *["words"] * (self.characters is not None)):
+            # A batch with an occurrence mask has no positions.
+            room = [
+                np.inf if name == "positions" and self._dense(shape) else getattr(shape, name)
+                for shape in self.shapes
+            ]
+            needs = _measure(self.encoded, name)
+            excess = np.flatnonzero(needs > np.array(room)[self._bucket])
+            if excess.size:
+                row = excess[0]
+                raise ValueError(
+                    f"shapes must have room for each question: {name} must be at least "
+                    f"{needs[row]} for example {self.encoded.example_ids[row]}, got "
+                    f"{self.shapes[self._bucket[row]]}"
+                )
 
     def _dense(self, shape: ClozeShape) -> bool:
         return self.batch_size * shape.document * shape.candidates <= self.dense_cells

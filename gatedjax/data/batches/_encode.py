@@ -240,17 +240,11 @@ class EncodedCloze:
 
     def take(self, rows: np.ndarray) -> "EncodedCloze":
         """Returns the questions at the positions `rows`, int [m], in this order."""
-        return dataclasses.replace(
-            self,
-            documents=[self.documents[i] for i in rows],
-            queries=[self.queries[i] for i in rows],
-            cloze=self.cloze[rows],
-            candidates=self.candidates[rows],
-            occurrences=[self.occurrences[i] for i in rows],
-            labels=self.labels[rows],
-            example_ids=self.example_ids[rows],
-            rows=self.rows[rows],
-        )
+        lists = ("documents", "queries", "occurrences")
+        arrays = ("cloze", "candidates", "labels", "example_ids", "rows")
+        selected: dict[str, Any] = {name: [getattr(self, name)[i] for i in rows] for name in lists}
+        selected |= {name: getattr(self, name)[rows] for name in arrays}
+        return dataclasses.replace(self, **selected)
 
     def fraction(self, share: float, *, seed: int = 0) -> "EncodedCloze":
         """Returns a random share of the questions, at least a single question, in their old order.
@@ -352,15 +346,5 @@ def encode_cloze(
         cloze[i] = query.index(PLACEHOLDER)
         candidates[i], labels[i] = len(example["candidates"]), example["label"]
         example_ids[i] = example["example_id"]
-    return EncodedCloze(
-        documents,
-        queries,
-        cloze,
-        candidates,
-        places,
-        labels,
-        example_ids,
-        cut,
-        np.arange(n),
-        source,
-    )
+    columns = cloze, candidates, places, labels, example_ids
+    return EncodedCloze(documents, queries, *columns, cut, np.arange(n), source)

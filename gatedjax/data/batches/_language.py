@@ -3,8 +3,8 @@
 import numpy as np
 
 from gatedjax._utils.types import FILLER_ID
-from gatedjax.data.batches._plan import Batch, StepBatches
-from gatedjax.data.text._stream import TokenStream
+from gatedjax.data.batches._plan import Batch, StepBatches, check_sizes
+from gatedjax.data.sets._ptb import TokenStream
 
 
 class LanguageModelBatches(StepBatches):
@@ -57,10 +57,7 @@ class LanguageModelBatches(StepBatches):
     def __init__(
         self, stream: TokenStream, *, batch_size: int, num_steps: int, one_pass: bool = False
     ) -> None:
-        if batch_size < 1 or num_steps < 1:
-            raise ValueError(
-                f"batch_size and num_steps must be at least 1, got {batch_size} and {num_steps}"
-            )
+        check_sizes(batch_size=batch_size, num_steps=num_steps)
         if stream.num_tokens < batch_size:
             raise ValueError(
                 f"batch_size must be at most {stream.num_tokens}, the tokens of the stream, got "

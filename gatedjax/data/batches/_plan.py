@@ -1,4 +1,4 @@
-"""The plan of batches: the examples of each step, a pure function of (seed, step)."""
+"""The plan of batches: padded lengths, and the examples of each step by (seed, step)."""
 
 import abc
 import contextlib
@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from gatedjax._utils.types import FILLER_ID
-from gatedjax.data.batches._buckets import plan_buckets
 
 # Name -> array with a row for each example; "weight" [B] is 0 at the filler rows of B rows.
 Batch = dict[str, np.ndarray]
@@ -85,29 +85,13 @@ class StepBatches(abc.ABC):
         options = grain.ReadOptions(
             num_threads=num_threads, prefetch_buffer_size=4 * num_threads if num_threads else 0
         )
-        steps = grain.MapDataset.source(_Range(self, start, stop))
-        iterator = iter(steps.to_iter_dataset(options))
+        batches = grain.MapDataset.range(start, stop).map(self.__getitem__)
+        iterator = iter(batches.to_iter_dataset(options))
         try:
             yield from iterator
         finally:
             with contextlib.suppress(AttributeError):  # Grain before 0.2.16 has no close
                 iterator.close()
-
-
-class _Range:
-    """The batches of the steps from `start` to `stop` - 1 as a random-access source of Grain."""
-
-    def __init__(self, batches: StepBatches, start: int, stop: int) -> None:
-        self._batches, self._start, self._count = batches, start, stop - start
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, index: int) -> Batch:
-        return self._batches[self._start + int(index)]
-
-    def __repr__(self) -> str:
-        return f"{type(self._batches).__name__} from step {self._start}"
 
 
 class PlannedBatches(StepBatches):
@@ -185,6 +169,64 @@ def check_sizes(**sizes: int | None) -> None:
     for name, size in sizes.items():
         if size is None or size < 1:
             raise ValueError(f"{name} must be at least 1, got {size}")
+
+
+def plan_buckets(lengths: ArrayLike, max_buckets: int) -> tuple[int, ...]:
+    """Chooses padded lengths that minimise the total of padded tokens.
+
+    Each text is padded to the smallest edge that is long enough; each edge costs a compilation. The
+    result is optimal: with the distinct lengths l_1 < ... < l_U and n_i texts up to l_i, the least
+    total for the first j lengths with k edges is
+
+        best(k, j) = min over i < j of best(k - 1, i) + (n_j - n_i) l_j,
+
+    which takes O(max_buckets U^2).
+
+        >>> plan_buckets([3, 3, 4, 9], max_buckets=2)
+        (4, 9)
+
+    Args:
+      lengths: int [n], each at least 1.
+      max_buckets: the largest number of edges.
+
+    Returns:
+      Ascending edges, which are lengths of texts; the last is the longest. There are fewer than
+      max_buckets if more would not reduce the padding.
+
+    Raises:
+      ValueError: if there are no lengths, a length is below 1, or max_buckets < 1.
+    """
+    lengths = np.asarray(lengths)
+    if max_buckets < 1:
+        raise ValueError(f"max_buckets must be at least 1, got {max_buckets}")
+    if lengths.size == 0 or lengths.min() < 1:
+        raise ValueError(
+            f"lengths must not be empty, and each length must be at least 1, got {lengths!r:.80}"
+        )
+    sizes, counts = np.unique(lengths, return_counts=True)
+    covered = np.concatenate([[0], np.cumsum(counts)])  # texts up to the first j lengths
+    distinct = len(sizes)
+    best = np.full(distinct + 1, np.inf)
+    best[0] = 0.0
+    choices = []
+    for _ in range(min(max_buckets, distinct)):
+        previous, best = best, np.full(distinct + 1, np.inf)
+        # The cost of no lengths is 0 with any number of edges, so that a plan may have fewer edges.
+        best[0] = 0.0
+        choice = np.zeros(distinct + 1, int)
+        for j in range(1, distinct + 1):
+            totals = previous[:j] + (covered[j] - covered[:j]) * float(sizes[j - 1])
+            choice[j] = int(np.argmin(totals))
+            best[j] = totals[choice[j]]
+        choices.append(choice)
+    edges, j = [], distinct
+    for choice in reversed(choices):
+        # The best plan may need fewer edges than are allowed.
+        if j == 0:
+            break
+        edges.append(int(sizes[j - 1]))
+        j = choice[j]
+    return tuple(reversed(edges))
 
 
 def checked_edges(

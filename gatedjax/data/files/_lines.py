@@ -41,10 +41,6 @@ class FileRows:
         """The number of lines that were read."""
         return len(self.rows) + len(self.quarantine) if self.counted is None else self.counted
 
-    def first_aside(self) -> str:
-        """Returns ", first FILE:LINE: REASON" for the first line set aside, or "" without one."""
-        return f", first {self.quarantine[0]}" if self.quarantine else ""
-
 
 def decode(data: bytes, encoding: str = "utf-8") -> str:
     """Decodes a line or file; raises LineError for invalid bytes and for NUL characters."""
@@ -58,10 +54,16 @@ def decode(data: bytes, encoding: str = "utf-8") -> str:
 
 
 def parse_lines(
-    path: AnyPath, parse: Callable[[str], Any], encoding: str = "utf-8"
+    path: AnyPath,
+    parse: Callable[[str], Any],
+    encoding: str = "utf-8",
+    *,
+    selects: Callable[[bytes], bool] = lambda line: True,
 ) -> Iterator[tuple[int, Any]]:
-    """Yields (number from 1, result of `parse` or the LineError) for each line of a file."""
+    """Yields (number from 1, result of `parse` or the LineError) for each selected line."""
     for number, line in enumerate(split_lines(path), start=1):
+        if not selects(line):
+            continue
         try:
             yield number, parse(check_text(decode(line.removesuffix(b"\r"), encoding)))
         except LineError as error:
@@ -69,16 +71,21 @@ def parse_lines(
 
 
 def read_lines(
-    path: AnyPath, parse: Callable[[str], tuple[int, Any]], encoding: str = "utf-8"
+    path: AnyPath,
+    parse: Callable[[str], tuple[int, Any]],
+    encoding: str = "utf-8",
+    *,
+    selects: Callable[[bytes], bool] = lambda line: True,
 ) -> FileRows:
-    """Parses each line of a file; a line for which `parse` raises LineError is set aside."""
-    rows, quarantine, number = [], [], 0
-    for number, result in parse_lines(path, parse, encoding):
+    """Parses the selected lines of a file; a line whose `parse` raises LineError is set aside."""
+    rows, quarantine, index = [], [], 0
+    for number, result in parse_lines(path, parse, encoding, selects=selects):
         if isinstance(result, LineError):
             quarantine.append(Quarantined(str(path), number, str(result)))
         else:
-            rows.append(FileRow(number - 1, *result))
-    return FileRows(tuple(rows), tuple(quarantine), counted=number)
+            rows.append(FileRow(index, *result))
+        index += 1
+    return FileRows(tuple(rows), tuple(quarantine), counted=index)
 
 
 def read_pairs(

@@ -9,42 +9,20 @@ from pathlib import Path
 from gatedjax.data.files._unpack import ArchivePath, limit, unpack
 
 BOM = b"\xef\xbb\xbf"
+AnyPath = Path | ArchivePath
 
 
 @dataclasses.dataclass(frozen=True)
 class PairPath:
     """A pair of files in which line i of the target belongs to line i of the source."""
 
-    source: Path | ArchivePath
-    target: Path | ArchivePath
+    source: AnyPath
+    target: AnyPath
 
     def __str__(self) -> str:
         return str(self.source)
 
 
-@dataclasses.dataclass(frozen=True)
-class PartPath:
-    """The lines of a part in a file that has the lines of all parts."""
-
-    path: Path
-    part: str
-    # Functions are compared by identity, so two equal parts of a file would differ by it.
-    belongs: Callable[[bytes], bool] = dataclasses.field(compare=False, repr=False)
-
-    @property
-    def suffix(self) -> str:
-        """The empty string, because `read_bytes` returns unpacked lines."""
-        return ""
-
-    def read_bytes(self) -> bytes:
-        """Returns the lines of the part, each with "\\n" at its end."""
-        return b"".join(line + b"\n" for line in split_lines(self.path) if self.belongs(line))
-
-    def __str__(self) -> str:
-        return f"{self.path}[{self.part}]"
-
-
-AnyPath = Path | ArchivePath | PartPath
 Found = AnyPath | PairPath
 
 

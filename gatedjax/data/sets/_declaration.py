@@ -168,13 +168,6 @@ def by_lines(
     return lambda path, part: read_lines(path, parse, encoding)
 
 
-def eagerly(
-    make: Callable[[FileRow, int], Example],
-) -> Callable[[FileRows, int, SetOptions], Examples]:
-    """Returns a function that maps (rows, first example id, options) to a list of examples."""
-    return lambda rows, base, options: [make(row, base + row.index) for row in rows.rows]
-
-
 def lazily(
     make: Callable[[FileRow, int], Example], *, once: bool = False
 ) -> Callable[[FileRows, int, SetOptions], Examples]:

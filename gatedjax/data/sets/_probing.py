@@ -11,15 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
-from gatedjax.data.files._lines import FileRow, LineError
-from gatedjax.data.files._paths import AnyPath, Fetch, PartPath, Places, find
+from gatedjax.data.files._lines import FileRow, FileRows, LineError, read_lines
+from gatedjax.data.files._paths import AnyPath, Fetch, Places, find
 from gatedjax.data.files._source import Example, ReadReport, Source, SourceInfo
 from gatedjax.data.sets._declaration import (
     DataSet,
     ReadPart,
     RowExamples,
     TfdsForm,
-    by_lines,
     lazily,
 )
 
@@ -47,26 +46,15 @@ class _OneFile(Places):
     task: str
     url: str | None = URL
 
-    def find(self, manual_dir: Path, part: str) -> tuple[PartPath | None, str]:
+    def find(self, manual_dir: Path, part: str) -> tuple[Path | None, str]:
         folders = [manual_dir / "probing", manual_dir / "data" / "probing", manual_dir]
-        path = find(folders, f"{self.task}.txt")
-        return None if path is None else _part(path, part), f"{self.task}.txt (or .gz)"
+        return find(folders, f"{self.task}.txt"), f"{self.task}.txt (or .gz)"
 
     def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
-        path = fetch(f"{self.url}{self.task}.txt")
-        return {part: _part(path, part) for part in MARKS}
+        return dict.fromkeys(MARKS, fetch(f"{self.url}{self.task}.txt"))
 
     def prepared_name(self, part: str, file: str) -> str:
         return f"{self.task}.txt"
-
-
-def _part(path: Path, part: str) -> PartPath:
-    other_marks = tuple(f"{mark}\t".encode() for name, mark in MARKS.items() if name != "train")
-    start = f"{MARKS[part]}\t".encode()
-    # Lines with an unknown mark belong to "train", where they are set aside.
-    if part == "train":
-        return PartPath(path, part, lambda line: not line.startswith(other_marks))
-    return PartPath(path, part, lambda line: line.startswith(start))
 
 
 def parse(line: str) -> tuple[int, tuple[str, str]]:
@@ -80,6 +68,16 @@ def parse(line: str) -> tuple[int, tuple[str, str]]:
     if not label or not sentence:
         raise LineError("an empty label or sentence")
     return 0, (label, sentence)
+
+
+def read_rows(path: AnyPath, part: str) -> FileRows:
+    """Reads the lines of a part from the file with the lines of all parts."""
+    starts = {name: f"{mark}\t".encode() for name, mark in MARKS.items()}
+    other_starts = tuple(start for name, start in starts.items() if name != "train")
+    # Lines with an unknown mark belong to "train", where they are set aside.
+    if part == "train":
+        return read_lines(path, parse, selects=lambda line: not line.startswith(other_starts))
+    return read_lines(path, parse, selects=lambda line: line.startswith(starts[part]))
 
 
 def _example(row: FileRow, example_id: int, classes: Sequence[str] = ()) -> Example:
@@ -125,7 +123,7 @@ def _declare(task: str) -> DataSet:
         official={"train": 100_000, "validation": 10_000, "test": 10_000},
         where=f"{URL}{task}.txt",
         files=_OneFile(task),
-        read_rows=by_lines(parse),
+        read_rows=read_rows,
         examples=lazily(_example),
         classes=(),  # set in `source`
         source=source,

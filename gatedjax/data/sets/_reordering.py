@@ -12,7 +12,7 @@ import numpy as np
 from gatedjax.data.files._lines import FileRow, FileRows, LineError, parse_lines, read_pairs
 from gatedjax.data.files._paths import PairPath, Pairs
 from gatedjax.data.files._source import Example, Source, SourceInfo
-from gatedjax.data.sets._declaration import DataSet, Record, TfdsForm, eagerly
+from gatedjax.data.sets._declaration import DataSet, Record, TfdsForm, lazily
 
 CLASSES = ("reordered",)
 MARKS = {"train": "tr", "validation": "va", "test": "te"}
@@ -140,7 +140,7 @@ DECLARED = (
             folders=("wrd", "TrainData"),
         ),
         read_rows=read_rows,
-        examples=eagerly(_example),
+        examples=lazily(_example, once=True),
         classes=CLASSES,
         tfds=TfdsForm(
             description="Word reordering detection: sentences of which one token was moved.",

@@ -7,7 +7,7 @@ common releases contain each (text, label) once.
 
 import re
 
-from gatedjax.data.files._lines import FileRow, FileRows, LineError
+from gatedjax.data.files._lines import FileRows, LineError
 from gatedjax.data.files._paths import Files
 from gatedjax.data.files._source import Example
 from gatedjax.data.sets._declaration import DataSet, SetOptions, TfdsForm, by_lines
@@ -105,21 +105,13 @@ def ids_per_line(level: str) -> int:
     return 1 if level == "sentence" else _MAX_NODES
 
 
-def neutral(rows: FileRows, level: str) -> int:
-    """Returns the number of trees without a polar node, which the binary form leaves out."""
-
-    def left_out(row: FileRow) -> bool:
-        nodes = row.content[2][:1] if level == "sentence" else row.content[2]
-        return all(node[0] == NEUTRAL for node in nodes)
-
-    return sum(map(left_out, rows.rows))
-
-
 def count_skipped(rows: FileRows, options: SetOptions) -> dict[str, int]:
-    """Counts the neutral trees that the binary form leaves out: {"neutral": count}."""
+    """Counts the trees without a polar node, which the binary form leaves out: {"neutral": n}."""
     if options["granularity"] != "binary":
         return {}
-    return {"neutral": neutral(rows, options["level"])}
+    last = 1 if options["level"] == "sentence" else None
+    trees = (row.content[2][:last] for row in rows.rows)
+    return {"neutral": sum(all(node[0] == NEUTRAL for node in tree) for tree in trees)}
 
 
 def examples(rows: FileRows, *, base: int, granularity: str, level: str) -> list[Example]:

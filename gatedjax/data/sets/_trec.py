@@ -3,7 +3,7 @@
 from gatedjax.data.files._lines import FileRow, LineError
 from gatedjax.data.files._paths import Files
 from gatedjax.data.files._source import Example
-from gatedjax.data.sets._declaration import DataSet, TfdsForm, by_lines, eagerly
+from gatedjax.data.sets._declaration import DataSet, TfdsForm, by_lines, lazily
 
 CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 OFFICIAL = {"train": 5452, "test": 500}
@@ -36,7 +36,7 @@ DECLARED = (
         where=f"{URL} (train_5500.label, TREC_10.label)",
         files=Files(FILES, tops=("trec", ""), url=URL),
         read_rows=by_lines(parse, "latin-1"),
-        examples=eagerly(_example),
+        examples=lazily(_example, once=True),
         classes=CLASSES,
         tfds=TfdsForm(
             description="TREC questions with coarse and fine labels, in the order of the official "

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from gatedjax.data.files._lines import FileRow, LineError
 from gatedjax.data.files._paths import Files
 from gatedjax.data.files._source import Example
-from gatedjax.data.sets._declaration import DataSet, TfdsForm, by_lines, eagerly
+from gatedjax.data.sets._declaration import DataSet, TfdsForm, by_lines, lazily
 from gatedjax.data.text._tokenize import BRACKETS
 
 _PIECE = re.compile(r"[()]|[^ \t()]+")
@@ -98,7 +98,7 @@ DECLARED = (
             missing_format="{}",
         ),
         read_rows=by_lines(parse),
-        examples=eagerly(_example),
+        examples=lazily(_example, once=True),
         # Trees have no classes, so all examples have label 0.
         classes=("sentence",),
         tfds=TfdsForm(

@@ -36,17 +36,10 @@ _SCALE = 1 << 16
 
 
 class Units:
-    """Cuts text of scripts without spaces into units by a unigram language model.
+    """A unigram model (Kudo 2018, learned in a single round) that cuts runs of characters of
+    scripts without spaces into the units u_1 ... u_m of the highest probability prod_i p(u_i).
 
-    A run x of such characters is cut into the units u_1 ... u_m of the highest probability
-
-        p(u_1 ... u_m) = prod_i p(u_i),  p(u) = count(u) / total,  0.5 / total for a single
-        character that is not a unit,
-
-    by the algorithm of Viterbi. Among equal probabilities the shorter last unit wins. A unit stays
-    whole if it is cut again, because logarithms are rounded to integers, round(65536 log p). Kudo
-    (2018), "Subword Regularization", describes the model; here the units are learned in a single
-    round.
+        p(u) = count(u) / total,  0.5 / total for a single character that is not a unit
 
         >>> units = Units({"\u96fb\u5f71": 6, "\u597d": 4, "\u770b": 3}, 20)
         >>> units.cut("\u96fb\u5f71\u597d\u770b") == ("\u96fb\u5f71", "\u597d", "\u770b")
@@ -123,6 +116,7 @@ class Units:
 
     def _viterbi(self, run: str) -> tuple[str, ...]:
         """Returns the most probable units of a run, a text without spaces, in order."""
+        # Logarithms are rounded to integers, so that a unit stays whole if it is cut again.
         if self._longest_han <= _LONGEST_HAN and _HAN.fullmatch(run):
             return self._cut_pairs(run)
         characters = split_characters(run)

@@ -17,22 +17,6 @@ PAD, UNK = 0, 1
 SPECIALS = ("<pad>", "<unk>")
 
 
-def read_words(path: str | Path) -> tuple[list[str], bool]:
-    """Returns (words in the order of ids, True if words are lower-cased) of a saved vocabulary."""
-    try:
-        data = json.loads(read_limited(path).decode())
-        words, lowercase = data["words"], data["lowercase"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"{path} must be a saved vocabulary, got {error!r}") from error
-    valid = isinstance(words, list) and all(isinstance(word, str) for word in words)
-    if not valid or not isinstance(lowercase, bool):
-        raise ValueError(
-            f"{path} must be a saved vocabulary with a list of texts as 'words' and a bool as "
-            "'lowercase'"
-        )
-    return words, lowercase
-
-
 class Vocabulary:
     """An ordered set of words: id 0 is padding, id 1 stands for all unknown words.
 
@@ -42,20 +26,22 @@ class Vocabulary:
 
     Args:
       words: the words without `SPECIALS` ("<pad>" and "<unk>"), in the order of their ids from 2.
-      lowercase: True to lower-case words before they are looked up.
+      lowercase: True to lower-case words before they are looked up; None means True, and False for
+        a `ClosedVocabulary`.
 
     Raises:
       ValueError: if a word occurs twice or is in `SPECIALS`.
 
     Attributes:
       words: the words in the order of ids, "<pad>" and "<unk>" included.
-      lowercase: the argument.
+      lowercase: True if words are lower-cased before they are looked up.
     """
 
     _specials: ClassVar[tuple[str, ...]] = SPECIALS
+    _lowercase: ClassVar[bool] = True
 
-    def __init__(self, words: Sequence[str], *, lowercase: bool = True) -> None:
-        self.lowercase = lowercase
+    def __init__(self, words: Sequence[str], *, lowercase: bool | None = None) -> None:
+        self.lowercase = self._lowercase if lowercase is None else lowercase
         self._words = (*self._specials, *words)
         self._ids = {word: i for i, word in enumerate(self._words)}
         if not self._words:
@@ -74,7 +60,7 @@ class Vocabulary:
         sources: Iterable[Source],
         *,
         min_count: int = 1,
-        lowercase: bool = True,
+        lowercase: bool | None = None,
         max_size: int | None = None,
     ) -> Self:
         """Collects the words of sources by descending frequency, equal counts alphabetically.
@@ -82,16 +68,19 @@ class Vocabulary:
         Args:
           sources: sequences of examples with "tokens".
           min_count: drop words that occur less often.
-          lowercase: True to count and look up words in lower case.
-          max_size: keep at most this many ids, "<pad>" and "<unk>" included; None keeps all words.
+          lowercase: True to count and look up words in lower case; None means True, and False for
+            a `ClosedVocabulary`.
+          max_size: keep at most this many ids, "<pad>" and "<unk>" included if the vocabulary has
+            them; None keeps all words.
 
         Returns:
           The vocabulary.
 
         Raises:
-          ValueError: if min_count < 1 or max_size < 2.
+          ValueError: if min_count < 1, or max_size leaves no room for "<pad>" and "<unk>".
         """
         fixed = len(cls._specials)
+        lowercase = cls._lowercase if lowercase is None else lowercase
         if min_count < 1:
             raise ValueError(f"min_count must be at least 1, got {min_count}")
         if max_size is not None and max_size < fixed:
@@ -155,21 +144,63 @@ class Vocabulary:
         write_text(Path(path), self._json() + "\n")
 
     @classmethod
-    def load(cls, path: str | Path) -> "Vocabulary":
+    def load(cls, path: str | Path) -> Self:
         """Reads a vocabulary that `save` wrote.
 
         Raises:
-          ValueError: if the file is not a vocabulary.
+          ValueError: if the file is not a vocabulary of this class.
         """
-        words, lowercase = read_words(path)
-        if tuple(words[:2]) != SPECIALS:
+        try:
+            data = json.loads(read_limited(path).decode())
+            words, lowercase = data["words"], data["lowercase"]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ValueError(f"{path} must be a saved vocabulary, got {error!r}") from error
+        valid = isinstance(words, list) and all(isinstance(word, str) for word in words)
+        if not valid or not isinstance(lowercase, bool):
+            raise ValueError(
+                f"{path} must be a saved vocabulary with a list of texts as 'words' and a bool as "
+                "'lowercase'"
+            )
+        fixed = len(cls._specials)
+        if tuple(words[:fixed]) != cls._specials:
             raise ValueError(
                 f"{path} must be a saved vocabulary that begins with {SPECIALS}, got {words[:2]}"
             )
-        return cls(words[2:], lowercase=lowercase)
+        # A vocabulary of texts begins with <pad>, which a language model does not predict.
+        if not fixed and words[:1] == [SPECIALS[PAD]]:
+            raise ValueError(
+                f"{path} must be a vocabulary of a language model, got a vocabulary of texts: read "
+                "it with Vocabulary.load"
+            )
+        return cls(words[fixed:], lowercase=lowercase)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} ids, lowercase={self.lowercase})"
+
+
+class ClosedVocabulary(Vocabulary):
+    """The words that a language model predicts, without an id for padding.
+
+    `<unk>` is an ordinary word. A word that is not in the vocabulary gets the id of `<unk>`, or an
+    error if the vocabulary has no `<unk>`.
+
+        >>> ClosedVocabulary(["<unk>", "the", "house"]).encode(["the", "red", "house"])
+        [1, 0, 2]
+
+    Args:
+      words: the words in the order of their ids, from 0.
+      lowercase: True to lower-case words before they are looked up; None means False.
+
+    Raises:
+      ValueError: if there are no words, or a word occurs twice.
+
+    Attributes:
+      words: the words in the order of their ids.
+      lowercase: True if words are lower-cased before they are looked up.
+    """
+
+    _specials = ()
+    _lowercase = False
 
 
 MAX_CHARACTERS = 10

@@ -22,9 +22,8 @@ from gatedjax._utils.fields import RATE, at_least, check_fields, check_options
 from gatedjax._utils.limits import MOST_LAYERS, MOST_LENGTH
 from gatedjax._utils.types import Tree
 from gatedjax.functional._export import exportable
-from gatedjax.models._checks import check_batch, schedule
+from gatedjax.models._checks import Batch, check_batch, schedule
 from gatedjax.models._classification import word_vectors
-from gatedjax.models._types import Batch
 from gatedjax.models.ssan.selector import SelectorConfig
 from gatedjax.models.transformer.encoder import (
     EncoderLayer,
@@ -269,20 +268,9 @@ def run_layers(
     train: bool,
     **options: Any,
 ) -> tuple[Float[Array, "B N D"], tuple[gnn.Selection, ...]]:
-    """Runs dropout on the inputs, all layers, and the last normalisation.
-
-    Args:
-      module: a network with an `SSANConfig`. Its compact method calls this function, which creates
-        the layers in it.
-      states: inputs of the first layer, D numbers for each of N words of B texts.
-      mask: True at real words.
-      batch: the arrays of a call; "example_id" [B] and "step" [B] are used if they are there.
-      train: True runs the layers with dropout and drawn selections.
-      **options: further keyword arguments of all `EncoderLayer`.
-
-    Returns:
-      The states, with any values at padding, and an `nn.Selection` for each layer, with its
-      attention weights and selections.
+    """Runs dropout on the inputs, all layers, and the last normalisation, for the compact method of
+    a network with an `SSANConfig`; `options` are those of all `EncoderLayer`s. Returns the states,
+    with any values at padding, and the selection of each layer.
     """
     c: SSANConfig = module.config
     ids, dtype, rates = batch.get("example_id"), jnp.dtype(c.dtype), c.dropouts

@@ -21,9 +21,8 @@ from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.fields import POSITIVE, RATE, at_least, check_fields, check_options
 from gatedjax._utils.types import Keywords
 from gatedjax.functional._export import exportable
-from gatedjax.models._checks import check_batch, schedule
+from gatedjax.models._checks import Batch, Metrics, check_batch, schedule
 from gatedjax.models._classification import word_vectors
-from gatedjax.models._types import Batch, Metrics
 from gatedjax.models.ssan.selector import (
     SelectorClassifierTask,
     SelectorConfig,

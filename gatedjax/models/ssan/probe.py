@@ -19,8 +19,7 @@ from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.fields import check_fields
 from gatedjax._utils.types import Keywords
 from gatedjax.functional._export import exportable
-from gatedjax.models._checks import WIDTHS
-from gatedjax.models._types import Batch
+from gatedjax.models._checks import WIDTHS, Batch
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder
 from gatedjax.models.ssan.selector import SelectorClassifierTask, loss_parameters
 from gatedjax.models.transformer.encoder import dropout_rows

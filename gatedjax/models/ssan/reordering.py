@@ -21,8 +21,7 @@ from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.fields import at_least, check_fields
 from gatedjax._utils.types import Keywords
 from gatedjax.functional._export import exportable
-from gatedjax.models._checks import check_batch
-from gatedjax.models._types import Batch, Metrics, Predictions
+from gatedjax.models._checks import Batch, Metrics, Predictions, check_batch
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder
 from gatedjax.models.ssan.probe import SSANOutput
 from gatedjax.models.ssan.selector import SelectorTask, loss_parameters

@@ -13,21 +13,19 @@ from gatedjax import nn as gnn
 from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.fields import FINITE, POSITIVE, SHARE, at_least, check_options
 from gatedjax._utils.limits import MOST_LENGTH, MOST_STEPS
-from gatedjax._utils.tracing import check_key
-from gatedjax._utils.types import Output, Params, Tree
+from gatedjax._utils.types import Output, Params
 from gatedjax.functional._selective import Empty
 from gatedjax.gates._registry import KINDS, EstimatorName, create_estimator
 from gatedjax.gates._score import MultiPass
 from gatedjax.gates._train import train_passes
-from gatedjax.models._checks import check_batch, check_defaults
+from gatedjax.models._checks import Batch, Metrics, Predictions, check_batch, check_defaults
 from gatedjax.models._classification import (
+    NetworkTask,
     class_metrics,
     class_predictions,
+    constraint,
     cross_entropy,
-    frozen_embeddings,
 )
-from gatedjax.models._density import constraint
-from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.nn._selection import check_trains_pairs
 from gatedjax.training import Ratio
 
@@ -190,16 +188,14 @@ class _Pass(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class SelectorTask:
+class SelectorTask(NetworkTask):
     """The base class of tasks of networks with a selector, which adds its terms to the loss. A
     subclass defines `_metrics`, `_predictions` and `_cost`: the loss [B] summed over units, which
     are words or the example itself, and the number of units [B].
     """
 
-    model: Any
-
     table: ClassVar[str] = "encoder/embed/embedding"
-    """Path of the word vectors among the parameters."""
+    streams: ClassVar[tuple[str, ...]] = ("params",)
     attention: ClassVar[str] = "encoder/layer_{layer}/attention"
     """Path of the attention of a layer among the parameters."""
     by_word: ClassVar[bool] = False
@@ -213,7 +209,7 @@ class SelectorTask:
         freezes them, and the paths of the projections of the selectors, such as
         "encoder/layer_1/attention/selector_query", if it freezes these; else ().
         """
-        return frozen_embeddings(self.model, self.table) + self._frozen_selectors()
+        return super().frozen + self._frozen_selectors()
 
     def _frozen_selectors(self) -> tuple[str, ...]:
         gates: SelectorConfig = self.model.config.gates
@@ -221,19 +217,6 @@ class SelectorTask:
             return ()
         places = [self.attention.format(layer=layer) for layer in gates.selective]
         return tuple(f"{at}/selector_{side}" for at in places for side in ("query", "key"))
-
-    def init(self, key: Array, batch: Batch) -> Tree:
-        """Draws initial parameters.
-
-        Args:
-          key: a PRNG key.
-          batch: a batch with the arrays of the network, such as the first batch of training.
-
-        Returns:
-          The parameters, a nested dict of arrays.
-        """
-        check_key(key=key)
-        return self.model.init({"params": key}, batch)["params"]
 
     def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> Metrics:
         """Computes the training loss of a batch.

@@ -23,9 +23,8 @@ from gatedjax._utils.fields import RATE, at_least, check_fields
 from gatedjax._utils.limits import MOST_LAYERS
 from gatedjax.functional._devices import take_rows
 from gatedjax.functional._export import exportable
-from gatedjax.models._checks import check_batch
+from gatedjax.models._checks import Batch, Metrics, Predictions, check_batch
 from gatedjax.models._classification import word_vectors
-from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.ssan.encoder import SSANConfig, SSANDropout, run_layers
 from gatedjax.models.ssan.selector import SelectorTask, loss_parameters
 from gatedjax.models.transformer.decoder import smoothed_cross_entropy

@@ -24,8 +24,7 @@ from gatedjax._utils.limits import MOST_LAYERS
 from gatedjax._utils.types import Keywords, Output, Params, Tree
 from gatedjax.functional._devices import take_rows
 from gatedjax.functional._export import exportable
-from gatedjax.models._checks import check_batch
-from gatedjax.models._types import Batch, Metrics, Predictions
+from gatedjax.models._checks import Batch, Metrics, Predictions, check_batch
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder, SSANEncoderOutput
 from gatedjax.models.ssan.selector import SelectorTask, loss_parameters
 from gatedjax.models.transformer.decoder import (
@@ -41,7 +40,7 @@ from gatedjax.models.transformer.encoder import (
     draw_layer_bytes,
     scaled_embedding,
 )
-from gatedjax.models.transformer.search import Found, beam_search, check_search, greedy_search
+from gatedjax.models.transformer.search import Found, beam_search, check_search
 from gatedjax.training import Ratio
 
 PAD, UNK, START, STOP = 0, 1, 2, 3
@@ -393,12 +392,9 @@ def translate(
     options: Keywords = {"size": size, "start": START, "stop": STOP}
     # The limit of a target depends on its source and not on the padding of the batch.
     limits = batch["lengths"].astype(jnp.int32) + extra
-    # A beam of 1 is greedy search, which has less to sort and to copy.
-    if beam_size == 1:
-        return greedy_search(step, arrays["cache"], limits, **options)
-    return beam_search(
-        step, arrays["cache"], limits, beam_size=beam_size, alpha=length_penalty, **options
-    )
+    # The score of greedy search is the log-probability, which is not divided.
+    alpha = 0.0 if beam_size == 1 else length_penalty
+    return beam_search(step, arrays["cache"], limits, beam_size=beam_size, alpha=alpha, **options)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -99,6 +99,10 @@ def beam_search(
     rows = limits.shape[0]
     state = _beginning(cache, rows, beam_size, size, start)
 
+    def follow(cache: Tree, parents: Int[Array, "B K"]) -> Tree:
+        # A target that goes on may have a parent in another place of the beam, if it has several.
+        return cache if beam_size == 1 else jax.tree.map(lambda x: _pick(x, parents), cache)
+
     def body(s: dict[str, Tree]) -> dict[str, Tree]:
         """Returns the state of the search after another step."""
         at = s["position"]
@@ -136,9 +140,7 @@ def beam_search(
             "ended_scores": best_scores,
             "count": count,
             "done": s["done"] | (count >= beam_size) | (at + 1 >= limits),
-            # The cache follows the targets, because a target that goes on may have a parent in
-            # another place of the beam.
-            "cache": _gather(cache, jnp.take_along_axis(parents, going, axis=1)),
+            "cache": follow(cache, jnp.take_along_axis(parents, going, axis=1)),
         }
 
     def is_unfinished(s: dict[str, Tree]) -> Array:
@@ -194,41 +196,8 @@ def greedy_search(
     Raises:
       ValueError: if size is below 1.
     """
-    check_search(1, 0.0, size)
-    rows = limits.shape[0]
-    state = {
-        "position": jnp.zeros((), jnp.int32),
-        "last": jnp.full((rows, 1), start, jnp.int32),
-        "tokens": jnp.zeros((rows, size), jnp.int32),
-        "score": jnp.zeros((rows,)),
-        "done": jnp.zeros((rows,), bool),
-        "cache": cache,
-    }
-
-    def body(s: dict[str, Tree]) -> dict[str, Tree]:
-        """Returns the state of the search after another step."""
-        at = s["position"]
-        log_probs, cache = step(s["last"], s["cache"], at)
-        log_probs = _only_stop(log_probs, at + 1 >= limits, stop)[:, 0]
-        token = jnp.argmax(log_probs, axis=-1).astype(jnp.int32)
-        gained = jnp.take_along_axis(log_probs, token[:, None], axis=1)[:, 0]
-        # A finished target is followed by padding.
-        token = jnp.where(s["done"], 0, token)
-        return {
-            "position": at + 1,
-            "last": token[:, None],
-            "tokens": s["tokens"].at[:, at].set(token),
-            "score": jnp.where(s["done"], s["score"], s["score"] + gained),
-            "done": s["done"] | (token == stop),
-            "cache": cache,
-        }
-
-    def is_unfinished(s: dict[str, Tree]) -> Array:
-        # The loop runs until the last row is done; rows that are done do not change.
-        return (s["position"] < size) & ~jnp.all(s["done"])
-
-    state = lax.while_loop(is_unfinished, body, state)
-    return Found(state["tokens"][:, None], state["score"][:, None])
+    options = {"size": size, "start": start, "stop": stop}
+    return beam_search(step, cache, limits, beam_size=1, alpha=0.0, **options)
 
 
 def _only_stop(log_probs: Array, at_limit: Array, stop: int) -> Array:
@@ -238,7 +207,3 @@ def _only_stop(log_probs: Array, at_limit: Array, stop: int) -> Array:
 
 def _pick(array: Array, index: Int[Array, "B K"]) -> Array:
     return jax.vmap(lambda row, places: row[places])(array, index)
-
-
-def _gather(cache: Tree, parents: Int[Array, "B K"]) -> Tree:
-    return jax.tree.map(lambda leaf: _pick(leaf, parents), cache)

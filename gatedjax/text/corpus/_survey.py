@@ -11,7 +11,7 @@ import numpy as np
 
 from gatedjax._utils.terminal import clean, join_first, render_count
 from gatedjax._utils.types import Json
-from gatedjax.data.text._social import EMOJI
+from gatedjax.data.text._tokenize import EMOJI
 from gatedjax.text._options import TextOptions
 from gatedjax.text.answers._prediction import LABELS, REGRESSION, TARGETS
 from gatedjax.text.corpus import _corpus

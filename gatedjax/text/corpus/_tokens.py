@@ -10,8 +10,7 @@ from typing import Any, cast
 from gatedjax._utils.choices import suggestion
 from gatedjax._utils.types import Json
 from gatedjax.data.text._bpe import BytePairs
-from gatedjax.data.text._social import character_tokens, social_tokens, unescape
-from gatedjax.data.text._tokenize import tokenize
+from gatedjax.data.text._tokenize import character_tokens, social_tokens, tokenize, unescape
 from gatedjax.data.text._units import RUN, Units
 from gatedjax.text.sources._labels import CONTROL
 

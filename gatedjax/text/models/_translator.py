@@ -15,7 +15,7 @@ from gatedjax._utils.fields import NOT_NEGATIVE, at_least, check_options
 from gatedjax._utils.json import from_json
 from gatedjax._utils.limits import MOST_LENGTH
 from gatedjax._utils.types import Params, Tree
-from gatedjax.data.batches._sequences import one_pass
+from gatedjax.data.batches._texts import one_pass
 from gatedjax.models import (
     SSANTranslationTask,
     SSANTranslator,

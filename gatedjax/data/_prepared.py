@@ -34,7 +34,7 @@ def builder_of(name: str, data_dir: str | Path | None) -> "DatasetBuilder":
         except ImportError as error:
             raise ImportError(missing(f"data set {name!r} needs", TFDS)) from error
         return tfds.builder(name, data_dir=place, file_format="array_record")
-    from gatedjax.data.tfds._builders import BUILDERS
+    from gatedjax.data.builders import BUILDERS
 
     return BUILDERS[declared.builder](
         config=declared.config or None, data_dir=place, file_format="array_record"

@@ -1,1 +1,0 @@
-"""Data sets in TFDS form: builders, preparation and reading."""
