@@ -57,7 +57,7 @@ CEILINGS = {"text": 12_300, "lexicon": 3_040, "explore": 2_635, "_commands": 3_0
     "training": 4_499,
     "models": 5_510,
     "gates": 3_420,
-    "analysis": 5_107,
+    "analysis": 5_103,
     "functional": 6_885,
     "nn": 2_770,
     "nnx": 695,
