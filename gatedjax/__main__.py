@@ -40,12 +40,9 @@ def main(args: list[str] | None = None) -> int:
         try:
             with while_read(sys.stdout):
                 return _run(sys.argv[1:] if args is None else args)
-        except KeyboardInterrupt:  # in a part of a command that saves no work
+        except (KeyboardInterrupt, Terminated) as stop:  # in a part that saves no work
             say("stopped", file=sys.stderr)
-            return 130
-        except Terminated:
-            say("stopped", file=sys.stderr)
-            return STATUS
+            return STATUS if isinstance(stop, Terminated) else 130
         except OSError as error:  # of standard output, as on a full disk
             fail(reason(error))
 

@@ -4,7 +4,7 @@ import dataclasses
 from typing import get_type_hints
 
 from gatedjax import models, training
-from gatedjax._utils.nested import with_changes
+from gatedjax._utils.fields import with_changes
 
 CONFIGS = {
     name: getattr(module, name)

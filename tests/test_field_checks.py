@@ -19,9 +19,8 @@ from gatedjax import models, training
 from gatedjax import nn as gnn
 from gatedjax import nnx as gnnx
 from gatedjax._utils.choices import check_choices, choices_of
-from gatedjax._utils.field_limits import check_fields, limits_of
+from gatedjax._utils.fields import check_fields, field_types, limits_of
 from gatedjax._utils.limits import MOST_LAYERS, MOST_WIDTH
-from gatedjax._utils.numbers import field_types
 from gatedjax.text.models._translator import SearchConfig
 from tests._grouped import CONFIGS, grouped
 from tests.models import test_ga_reader

@@ -12,8 +12,7 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
 from gatedjax import export, functional, models, training
-from gatedjax._utils.json import to_json, to_json_values
-from gatedjax._utils.numbers import plain
+from gatedjax._utils.json import plain, to_json, to_json_values
 from gatedjax._utils.run_files import read_json, write_json
 from gatedjax.text import PairClassifier, Tagger, TextClassifier
 from gatedjax.text._options import TextOptions, check_options

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from experiments.core.kinds import Config, Fields, Json
-from gatedjax._utils import nested
+from gatedjax._utils import fields
 from gatedjax._utils.json import to_json_values
 from gatedjax._utils.options import CpuDevices, Unset
 from gatedjax.training import TrainConfig
@@ -110,7 +110,7 @@ def with_changes(config: C, changes: Changes) -> C:
     def unknown(kind: type, path: str, name: str) -> ValueError:
         return ValueError(f"{kind.__name__} has no field {name!r}, got {path!r}")
 
-    return nested.with_changes(config, changes, unknown)
+    return fields.with_changes(config, changes, unknown)
 
 
 def swept_changes(swept: Mapping[str, Sequence[str]], values: Mapping[str, float]) -> Changes:

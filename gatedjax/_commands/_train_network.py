@@ -18,7 +18,7 @@ from gatedjax._commands._training import (
 from gatedjax._utils.choices import suggestion
 from gatedjax._utils.cli import fail
 from gatedjax._utils.cpu import prepare_cpu
-from gatedjax._utils.nested import with_changes
+from gatedjax._utils.fields import with_changes
 from gatedjax._utils.options import CpuDevices, Unset, option_names
 from gatedjax._utils.signals import raise_on_sigterm
 from gatedjax.text.answers._prediction import OF_WORDS

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from gatedjax._utils.cli import parse_command, program, status_of
-from gatedjax._utils.field_limits import at_least
+from gatedjax._utils.fields import at_least
 from gatedjax._utils.limits import MOST_STEPS
 from gatedjax._utils.missing import missing
 from gatedjax._utils.options import Flag, Unset

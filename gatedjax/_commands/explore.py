@@ -17,7 +17,7 @@ from urllib.parse import quote
 import tyro
 
 from gatedjax._utils.cli import parse, program, refusals
-from gatedjax._utils.field_limits import at_least
+from gatedjax._utils.fields import at_least
 from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say
 from gatedjax._utils.write import check_place, write_atomic

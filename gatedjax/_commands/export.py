@@ -12,7 +12,7 @@ import jax
 import tyro
 
 from gatedjax._utils.cli import parse, program, status_of
-from gatedjax._utils.field_limits import at_least
+from gatedjax._utils.fields import at_least
 from gatedjax._utils.limits import read_limited
 from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say

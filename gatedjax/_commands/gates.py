@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import tyro
 
 from gatedjax._utils.cli import parse_command, program, refusals
-from gatedjax._utils.field_limits import POSITIVE, at_least
+from gatedjax._utils.fields import POSITIVE, at_least
 from gatedjax._utils.json import to_json
 from gatedjax._utils.limits import MOST_DRAWS, MOST_SEED
 from gatedjax._utils.options import Flag, Unset

@@ -14,7 +14,7 @@ import tyro
 from gatedjax._commands._columns import Thresholds, columns_of, set_thresholds, task_of
 from gatedjax._commands._lines import STANDARD_INPUT, Line, in_turns, lines_to, read_piped, show
 from gatedjax._utils.cli import parse, program, refusals
-from gatedjax._utils.field_limits import SHARE_OR_ALL
+from gatedjax._utils.fields import SHARE_OR_ALL
 from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say
 from gatedjax._utils.types import Json

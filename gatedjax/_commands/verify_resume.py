@@ -17,7 +17,7 @@ import jax
 import tyro
 
 from gatedjax._utils.cli import parse, program, status_of
-from gatedjax._utils.field_limits import at_least
+from gatedjax._utils.fields import at_least
 from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import say
 from gatedjax.training.checkpoint import CheckpointStore

@@ -120,7 +120,7 @@ def parse(
 
     import tyro
 
-    from gatedjax._utils.field_limits import check_limits
+    from gatedjax._utils.fields import check_limits
     from gatedjax._utils.options import described_fields, unknown_option
 
     # Words after "--" are no options, so no rule for options is applied to them.

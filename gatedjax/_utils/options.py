@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import tyro
 
 from gatedjax._utils.field_docs import field_docstrings
-from gatedjax._utils.field_limits import at_least
+from gatedjax._utils.fields import at_least
 
 T = TypeVar("T")
 

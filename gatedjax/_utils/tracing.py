@@ -20,11 +20,7 @@ def is_traced(value: Any) -> bool:
 def check_key(**keys: Any) -> None:
     """Raises unless each argument is a single PRNG key; its keyword is its name in the message."""
     for name, key in keys.items():
-        shape = _key_shape(key)
-        if shape is None:
-            raise TypeError(
-                f"{name} must be a PRNG key, such as jax.random.key(0), got {_describe(key)}"
-            )
+        shape = _key_shape(name, key, "a PRNG key, such as jax.random.key(0)")
         if shape != ():
             raise ValueError(
                 f"{name} must be a single PRNG key, such as jax.random.key(0), got keys of shape "
@@ -37,9 +33,7 @@ def check_keys(rows: int | None = None, **keys: Any) -> None:
     count = rows if isinstance(rows, int) else "B"  # jax.export may leave the number open
     example = f"jax.random.split(jax.random.key(0), {count})"
     for name, key in keys.items():
-        shape = _key_shape(key)
-        if shape is None:
-            raise TypeError(f"{name} must be PRNG keys, such as {example}, got {_describe(key)}")
+        shape = _key_shape(name, key, f"PRNG keys, such as {example}")
         if len(shape) != 1 or (rows is not None and shape[0] != rows):
             raise ValueError(
                 f"{name} must be PRNG keys of shape ({count},), such as {example}, got "
@@ -47,16 +41,18 @@ def check_keys(rows: int | None = None, **keys: Any) -> None:
             )
 
 
-def _key_shape(value: Any) -> tuple[int, ...] | None:
-    if not (hasattr(value, "dtype") and hasattr(value, "shape")):
-        return None
-    import jax
+def _key_shape(name: str, value: Any, expected: str) -> tuple[int, ...]:
+    """Returns the shape of PRNG keys; raises TypeError for another value."""
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        import jax
 
-    shape = tuple(value.shape)
-    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
-        return shape
-    words = _count_words(str(jax.config.jax_default_prng_impl))  # type: ignore[attr-defined]
-    return shape[:-1] if value.dtype == np.uint32 and shape[-1:] == (words,) else None
+        shape = tuple(value.shape)
+        if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+            return shape
+        words = _count_words(str(jax.config.jax_default_prng_impl))  # type: ignore[attr-defined]
+        if value.dtype == np.uint32 and shape[-1:] == (words,):
+            return shape[:-1]
+    raise TypeError(f"{name} must be {expected}, got {_describe(value)}")
 
 
 @functools.cache

@@ -155,16 +155,14 @@ def plot_learning_curves(
     # Records may come from a generator, which can be read only once.
     records_of = {name: [dict(record) for record in records] for name, records in runs.items()}
     curves: dict[str, dict[tuple[str, str], list[tuple[float, float]]]] = {}
-    for metric in metrics:
-        for name, records in records_of.items():
-            for split in ("train", "eval"):
-                points = [
-                    (float(r["step"]), float(r[metric]))
-                    for r in records
-                    if r.get("split") == split and r.get(metric) is not None and "step" in r
-                ]
-                if points:
-                    curves.setdefault(metric, {})[name, split] = points
+    for metric, name, split in itertools.product(metrics, records_of, ("train", "eval")):
+        points = [
+            (float(r["step"]), float(r[metric]))
+            for r in records_of[name]
+            if r.get("split") == split and r.get(metric) is not None and "step" in r
+        ]
+        if points:
+            curves.setdefault(metric, {})[name, split] = points
     if not curves:
         fields = sorted({name for records in records_of.values() for r in records for name in r})
         raise ValueError(

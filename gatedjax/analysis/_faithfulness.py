@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from gatedjax._utils.choices import check_choice
 from gatedjax._utils.types import Params
 from gatedjax.analysis._checks import check_scores
-from gatedjax.analysis._rationale import Faithfulness, compare, join, texts_of
+from gatedjax.analysis._rationale import Faithfulness, Rationale, compare, texts_of
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 """Shares of the words of a text that rationales have: the bins of ERASER."""
@@ -176,7 +176,8 @@ def faithfulness(
         of_chunk = None if open_words is None else open_words[chunk]
         parts.append(runner.measure(tokens[chunk], lengths[chunk], ranks, shares, of_chunk, gated))
     predicted, probability = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-    rationales = {name: join([part[2][name] for part in parts]) for name in ranked}
+    pairs = {name: np.concatenate([part[2][name] for part in parts], axis=-1) for name in ranked}
+    rationales = {name: Rationale.of(values, len(shares)) for name, values in pairs.items()}
     return Faithfulness(
         rows=used,
         predicted=predicted,

@@ -86,11 +86,6 @@ def attention_flops(
     return attended * per_token
 
 
-def bilstm_flops(length: int, input_dim: int, hidden: int) -> int:
-    """Counts the operations of a bidirectional LSTM: 2 directions * length * 8H (E + H + 1)."""
-    return 2 * length * 8 * hidden * (input_dim + hidden + 1)
-
-
 def auxiliary_flops(
     kind: Auxiliary,
     *,
@@ -127,7 +122,8 @@ def auxiliary_flops(
     if tokens and not examples:
         raise ValueError(f"examples must be at least 1 for {tokens} tokens, got 0")
     if kind == "lstm":
-        return bilstm_flops(tokens, input_dim, hidden) + tokens * 4 * hidden
+        # Both directions of the LSTM have 8H (E + H + 1) operations for each token.
+        return tokens * (2 * 8 * hidden * (input_dim + hidden + 1) + 4 * hidden)
     if kind == "fnn":
         return tokens * (2 * input_dim * hidden + 2 * hidden)
     # The sum of squares is smallest if all texts have the same length. It is rounded up, because

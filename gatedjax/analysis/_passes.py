@@ -21,7 +21,6 @@ from scipy import special
 from gatedjax._utils.tracing import ByIdentity
 from gatedjax._utils.types import Params, Tree
 from gatedjax.analysis._checks import mask_before
-from gatedjax.analysis._rationale import Rationale
 
 Arrays = dict[str, np.ndarray]
 
@@ -192,8 +191,11 @@ class Runner:
         shares: tuple[float, ...],
         open_words: np.ndarray | None,
         gated: bool,
-    ) -> tuple[np.ndarray, np.ndarray, dict[str, Rationale]]:
-        """Returns predicted classes [N], their probabilities [N], and measures by rationale."""
+    ) -> tuple[np.ndarray, np.ndarray, Arrays]:
+        """Returns predicted classes [N], their probabilities [N], and for each rationale pairs of
+        measures [P, 2, N]: (comprehensiveness, sufficiency) at each share, and for a model with
+        open words the same at the density, and with gates (leak, flipped).
+        """
         real = mask_before(lengths, tokens.shape[1])
         # A product such as 0.07 * 100 is slightly above the whole number, and would be rounded up
         # too far.
@@ -219,24 +221,16 @@ class Runner:
         # The masks come in the same order as above: for each draw and share first the text without
         # the words, then only the words.
         drops = iter((of_class[0] - of_class[1:]).reshape(-1, 2, len(tokens)))
-        rationales = {}
+        measures = {}
         for name, draws in masks_of.items():
-            values = np.mean([[next(drops) for _ in masks] for masks in draws], axis=0)
-            by_share = values[: len(shares)]
-            measures: dict[str, Any] = {}
-            if open_words is not None:
-                measures = {"needed": values[-1, 0], "enough": values[-1, 1]}
-                if gated:
+            pairs = [[next(drops) for _ in masks] for masks in draws]
+            if gated:
+                for pairs_of_draw, masks in zip(pairs, draws, strict=True):
                     # The last mask of a draw is its rationale at the density.
-                    leaks = [self._measure_leak(tokens, lengths, m[-1], predicted) for m in draws]
-                    measures |= dict(zip(("leak", "flipped"), np.mean(leaks, axis=0), strict=True))
-            rationales[name] = Rationale(
-                (by_share[:, 0], by_share[:, 1]),
-                by_share[:, 0].mean(axis=0),
-                by_share[:, 1].mean(axis=0),
-                **measures,
-            )
-        return predicted, of_class[0], rationales
+                    leak = self._measure_leak(tokens, lengths, masks[-1], predicted)
+                    pairs_of_draw.append(leak)
+            measures[name] = np.mean(pairs, axis=0)
+        return predicted, of_class[0], measures
 
     def _measure_leak(
         self, tokens: np.ndarray, lengths: np.ndarray, is_open: np.ndarray, predicted: np.ndarray
@@ -244,15 +238,11 @@ class Runner:
         """Computes the gate leak, and 1 where the predicted class changes with it or 0, [2, N]."""
         fewer, shorter, moved = self._delete(tokens, lengths, is_open)
         # A call fills its last pass with copies, so that a call for both texts needs fewer passes.
-        both = (
-            np.concatenate(pair)
-            for pair in ((tokens, fewer), (lengths, shorter), (is_open, moved))
-        )  # fmt: skip
+        pairs = (tokens, fewer), (lengths, shorter), (is_open, moved)
+        both = map(np.concatenate, pairs)
         before, after = _softmax(self.run(force, *both)["logits"]).reshape(2, len(tokens), -1)
-        of_class = [
-            np.take_along_axis(p, predicted[:, None], axis=-1)[:, 0] for p in (before, after)
-        ]
-        return np.stack([np.abs(of_class[0] - of_class[1]), before.argmax(-1) != after.argmax(-1)])
+        change = np.take_along_axis(before - after, predicted[:, None], axis=-1)[:, 0]
+        return np.stack([np.abs(change), before.argmax(-1) != after.argmax(-1)])
 
     def _delete(
         self, tokens: np.ndarray, lengths: np.ndarray, keep: np.ndarray

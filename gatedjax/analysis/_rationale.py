@@ -2,8 +2,8 @@
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -49,6 +49,13 @@ class Rationale:
     enough: np.ndarray | None = None
     leak: np.ndarray | None = None
     flipped: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, pairs: np.ndarray, num_shares: int) -> "Rationale":
+        """Returns the measures in the pairs [P, 2, N] that `Runner.measure` computes."""
+        by_share = pairs[:num_shares, 0], pairs[:num_shares, 1]
+        means = (values.mean(axis=0) for values in by_share)
+        return cls(by_share, *means, *itertools.chain.from_iterable(pairs[num_shares:]))
 
 
 class Comparison(NamedTuple):
@@ -123,15 +130,12 @@ class Faithfulness:
         """
         names = [name for name in MEASURES if getattr(self.own, name) is not None]
         starred = {(c.measure, c.against) for c in self.comparisons if c.corrected < 0.05}
-        cells = [
-            [rationale]
-            + [
-                f"{self.mean(name, rationale):.4f}" + "*" * ((name, rationale) in starred)
-                for name in names
-            ]
-            for rationale in self.rationales
-        ]  # fmt: skip
-        return render_table(["rationale", *(MEASURES[name] for name in names)], cells)
+        rows = []
+        for rationale in self.rationales:
+            stars = ["*" * ((name, rationale) in starred) for name in names]
+            means = [f"{self.mean(name, rationale):.4f}" for name in names]
+            rows.append([rationale, *map("".join, zip(means, stars, strict=True))])
+        return render_table(["rationale", *(MEASURES[name] for name in names)], rows)
 
 
 def texts_of(batch: Mapping[str, ArrayLike]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -145,16 +149,6 @@ def texts_of(batch: Mapping[str, ArrayLike]) -> tuple[np.ndarray, np.ndarray, np
         raise ValueError(f"tokens must have shape [B, T], got {tokens.shape}")
     lengths, real = check_lengths(batch["lengths"], tokens.shape, "tokens")
     return np.where(real, tokens, 0).astype(np.int32), lengths.astype(np.int32), real
-
-
-def join(parts: Sequence[Rationale]) -> Rationale:
-    """Joins the measures of parts of the texts."""
-    fields: dict[str, Any] = {}
-    for name in MEASURES:
-        values = [getattr(part, name) for part in parts]
-        fields[name] = None if values[0] is None else np.concatenate(values)
-    both = [np.concatenate([part.by_share[i] for part in parts], axis=1) for i in (0, 1)]
-    return Rationale((both[0], both[1]), **fields)
 
 
 def compare(rationales: Mapping[str, Rationale], samples: int) -> tuple[Comparison, ...]:

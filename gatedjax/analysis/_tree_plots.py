@@ -70,30 +70,24 @@ def _draw(
     sheet = Sheet()
     words = [shorten(word, 2.0, sheet.measure, _WORD_SIZE) for word in words]
     places, width = _place_words(words, sheet.measure)
-    room = width - 2 * MARGIN
-    names = {name: break_lines(name, room, sheet.measure, _WORD_SIZE) for name in trees}
-    shapes = {name: _measure_heights(tree) for name, tree in trees.items()}
-    # A deep tree gets lower levels, so that its height stays below `_TALLEST`.
-    level = {
-        name: min(_LEVEL, _TALLEST / max(max(heights.values(), default=1), 1))
-        for name, heights in shapes.items()
-    }
     y = sheet.place_heading(title, width)
-    tops = {}
-    for name in trees:
-        tops[name] = y
-        deepest = max(shapes[name].values(), default=0)
-        y += _NAME * len(names[name]) + level[name] * deepest + _LINE + _PANEL_GAP
-    sheet.open(width, y + (0.3 if gold is not None else 0.0))
+    panels = []
     for name, tree in trees.items():
-        top = tops[name]
-        for i, text in enumerate(names[name]):
+        lines = break_lines(name, width - 2 * MARGIN, sheet.measure, _WORD_SIZE)
+        heights = _measure_heights(tree)
+        deepest = max(heights.values(), default=0)
+        # A deep tree gets lower levels, so that its height stays below `_TALLEST`.
+        level = min(_LEVEL, _TALLEST / max(deepest, 1))
+        ground = y + _NAME * len(lines) + level * deepest
+        panels.append((y, lines, tree, heights, ground, level))
+        y = ground + _LINE + _PANEL_GAP
+    sheet.open(width, y + (0.3 if gold is not None else 0.0))
+    for top, lines, tree, heights, ground, level in panels:
+        for i, text in enumerate(lines):
             sheet.write(MARGIN, top + 0.1 + 0.17 * i, text, _WORD_SIZE, style="italic")
-        deepest = max(shapes[name].values(), default=0)
-        ground = top + _NAME * len(names[name]) + level[name] * deepest
         for x, word in zip(places, words, strict=True):
             sheet.write(x, ground + _LINE / 2 + 0.03, word, _WORD_SIZE, ha="center")
-        _draw_branches(sheet.axes, tree, shapes[name], places, ground, level[name], gold)
+        _draw_branches(sheet.axes, tree, heights, places, ground, level, gold)
     if gold is not None:
         sheet.axes.plot(MARGIN + 0.06, y + 0.08, "o", color=PALETTE[0], markersize=4.5)
         sheet.write(MARGIN + 0.18, y + 0.08, "also a node of the gold tree", 8.5)

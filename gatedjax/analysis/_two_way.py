@@ -96,29 +96,24 @@ def two_way_test(
     Source: Welch 1947; Satterthwaite 1946. The variances of crossed seeds and examples are those
       of two-way clustering (Cameron, Gelbach and Miller 2011).
     """
-    systems = [_check("scores_a", scores_a), _check("scores_b", scores_b)]
-    if systems[0].shape[1] != systems[1].shape[1]:
+    a, b = _check("scores_a", scores_a), _check("scores_b", scores_b)
+    count = a.shape[1]
+    if count != b.shape[1]:
         raise ValueError(
             "scores_a and scores_b must have the same number of examples, got "
-            f"{systems[0].shape[1]} and {systems[1].shape[1]}"
+            f"{count} and {b.shape[1]}"
         )
-    means = [
-        _check_means(name, values, scores)
-        for name, values, scores in zip(
-            ("means_a", "means_b"), (means_a, means_b), systems, strict=True
-        )
-    ]
-    count = systems[0].shape[1]
+    means = [_check_means("means_a", means_a, a), _check_means("means_b", means_b, b)]
     places = place_groups(groups, count)
     size = int(places.max()) + 1
     if size < 2:
         raise ValueError(f"scores_a must have at least 2 examples (or groups), got {size}")
-    shift = systems[0].mean(0) - systems[1].mean(0)
+    shift = a.mean(0) - b.mean(0)
     correction = size / (size - 1) / count**2
     examples = correction * _square_sums(shift - shift.mean(), places)
     residual = 0.0
     parts = []
-    for scores, values in zip(systems, means, strict=True):
+    for scores, values in zip((a, b), means, strict=True):
         seeds = len(scores)
         errors = scores - scores.mean(1, keepdims=True) - scores.mean(0) + scores.mean()
         squares = sum(_square_sums(row, places) for row in errors)

@@ -12,7 +12,7 @@ from typing import Any
 from gatedjax._utils.json import to_json_values
 from gatedjax._utils.limits import read_limited
 from gatedjax._utils.types import Params, Tree
-from gatedjax._utils.write import naming, new_folder
+from gatedjax._utils.write import new_folder, write_atomic
 from gatedjax.export._card import ModelCard, render_card, title_of
 from gatedjax.export._tensors import BadFile, check_finite, encode_params, load_params, read_header
 
@@ -94,12 +94,9 @@ def save(
     target.parent.mkdir(parents=True, exist_ok=True)
     with new_folder(target) as partial:
         for name, content in contents.items():
-            with naming(partial / name), (partial / name).open("wb") as file:
-                file.write(content)
-                file.flush()
-                # The folder gets its name as soon as it is complete. Without the sync a power cut
-                # could leave it with empty files.
-                os.fsync(file.fileno())
+            # This writes the content to the disk. Otherwise a power cut could leave a folder that
+            # has its name already, but empty files.
+            write_atomic(partial / name, content)
         # Check again, because another process may have written to the folder.
         check_target(folder, overwrite, "overwrite=True")
     return folder

@@ -67,18 +67,13 @@ def export_inference(
         raise ValueError(f"shapes must name arrays of {sorted(arrays)}, got {unknown}")
     if isinstance(platforms, str) or not platforms:
         raise ValueError(f"platforms must be names such as {PLATFORMS}, got {platforms!r}")
-    # Sizes with the same name are equal only within the same scope.
-    scope = export.SymbolicScope()
-    inputs = {}
-    for name, array in arrays.items():
-        sizes = [str(size) for size in array.shape]
-        if batch is not None and sizes:
-            sizes[0] = batch
-        # The comma makes a single size a shape with an axis.
-        text = (shapes or {}).get(name, "".join(f"{size}," for size in sizes))
-        like = tuple(array.shape)
-        shape = export.symbolic_shape(text, scope=scope, like=like) if text else ()
-        inputs[name] = jax.ShapeDtypeStruct(shape, as_spec(array).dtype)
+    # Sizes with the same name are equal, because all shapes are read in a single call.
+    sizes = {
+        name: "..." if batch is None or not array.shape else f"{batch}, ..."
+        for name, array in arrays.items()
+    }
+    examples = {name: as_spec(array) for name, array in arrays.items()}
+    inputs = export.symbolic_args_specs(examples, sizes | dict(shapes or {}))
 
     def on(platform: str) -> Callable[[Params, Any], Tree]:
         def run(params: Params, batch: Any) -> Tree:

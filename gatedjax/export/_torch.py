@@ -193,13 +193,10 @@ def recurrent_params(
     """
     params: dict[str, Tree] = {}
     for number, layer in enumerate(layers):
-        # Weights are named tuples and a pair of directions is a plain tuple, so that
-        # `isinstance(layer, tuple)` would not distinguish them.
-        ways = (layer,) if hasattr(layer, "_asdict") else layer
-        names = ("forward", "backward")[: len(ways)]
+        ways = _directions_of(layer)
         params[f"layer_{number}"] = {
             name: {PARAMETERS[f]: v for f, v in weights._asdict().items() if v is not None}
-            for name, weights in zip(names, ways, strict=True)
+            for name, weights in zip(("forward", "backward")[: len(ways)], ways, strict=True)
         }
     return params
 
@@ -258,7 +255,8 @@ def _convert(
     names = [match.string for match in matches]
     arrays = {n: _as_array(f"state_dict[{prefix + n!r}]", state_dict[prefix + n]) for n in names}
     # The first layer determines the sizes of all layers.
-    size, width = (_last_axis(arrays, f"weight_{side}_l0") for side in ("hh", "ih"))
+    first = (arrays.get(name, np.zeros(0)) for name in ("weight_hh_l0", "weight_ih_l0"))
+    size, width = (np.atleast_1d(array).shape[-1] for array in first)
     rows = gates * size
     shapes: dict[str, tuple[int, ...]] = {}
     for suffix in suffixes:
@@ -316,9 +314,7 @@ def _state_dict(
         layers = _layers_of(layers, kind)
     if not layers:
         raise ValueError("layers must hold at least one layer, got none")
-    # Weights are named tuples, so that `isinstance(layer, tuple)` would not distinguish them from a
-    # pair of directions.
-    pairs = [(layer,) if hasattr(layer, "_asdict") else tuple(layer) for layer in layers]
+    pairs = [_directions_of(layer) for layer in layers]
     state_dict: dict[str, np.ndarray] = {}
     width, size, directions = 0, 0, len(pairs[0])
     for number, pair in enumerate(pairs):
@@ -371,8 +367,10 @@ def _layers_of(params: Mapping[str, Tree], kind: Kind) -> list[Tree]:
     return layers
 
 
-def _last_axis(arrays: Arrays, name: str) -> int:
-    return arrays[name].shape[-1] if name in arrays and arrays[name].ndim else 0
+def _directions_of(layer: Tree) -> tuple[Tree, ...]:
+    # Weights are named tuples, so that `isinstance(layer, tuple)` would not distinguish them from a
+    # pair of directions.
+    return (layer,) if hasattr(layer, "_asdict") else tuple(layer)
 
 
 def _check_shapes(where: str, arrays: Arrays, shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from gatedjax._utils.field_limits import check_dropout
+from gatedjax._utils.fields import check_dropout
 from gatedjax._utils.tracing import is_traced
 from gatedjax.functional._types import ArrayLike
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from gatedjax._utils.numbers import check_type
+from gatedjax._utils.fields import check_type
 from gatedjax.functional._checks import check_finite, check_positive, promote
 from gatedjax.functional._relaxations import divide_by_temperature
 from gatedjax.gates._estimator import draw_gates

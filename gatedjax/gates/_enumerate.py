@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from gatedjax._utils.numbers import check_type
+from gatedjax._utils.fields import check_type
 from gatedjax._utils.tracing import check_key
 from gatedjax.functional import gumbel_sigmoid, logistic_noise, threshold_gates
 from gatedjax.functional._checks import check_positive, is_known, wide_dtype

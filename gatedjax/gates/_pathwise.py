@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from gatedjax._utils.numbers import check_type
+from gatedjax._utils.fields import check_type
 from gatedjax.functional import gumbel_sigmoid
 from gatedjax.functional._checks import check_positive, promote, wide_dtype
 from gatedjax.functional._relaxations import binarize

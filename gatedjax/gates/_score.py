@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from gatedjax._utils.numbers import check_type
+from gatedjax._utils.fields import check_type
 from gatedjax.functional._checks import check_numbers, promote
 from gatedjax.gates._estimator import ByValues, Noise, Patterns, PerGate, Values, draw_gates
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from gatedjax._utils.numbers import check_type
+from gatedjax._utils.fields import check_type
 from gatedjax._utils.tracing import check_key
 from gatedjax.functional import sample_gates
 from gatedjax.gates._enumerate import Truth, enumerate

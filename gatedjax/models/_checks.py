@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from gatedjax._utils.field_limits import Limit
+from gatedjax._utils.fields import Limit
 from gatedjax._utils.limits import MOST_LAYERS, MOST_WIDTH, check_most
 from gatedjax.training import Ratio
 

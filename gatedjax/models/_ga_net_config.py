@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from jax import Array
 
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.field_limits import (
+from gatedjax._utils.fields import (
     FINITE,
     NOT_NEGATIVE,
     POSITIVE,

@@ -20,7 +20,7 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.choices import check_choice
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.field_limits import FINITE, RATE, at_least, check_fields, check_options
+from gatedjax._utils.fields import FINITE, RATE, at_least, check_fields, check_options
 from gatedjax._utils.limits import MOST_LAYERS
 from gatedjax._utils.types import Keywords
 from gatedjax.functional._export import exportable

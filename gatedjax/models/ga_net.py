@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, Key
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax._utils.field_limits import check_fields
+from gatedjax._utils.fields import check_fields
 from gatedjax._utils.types import Keywords, Output
 from gatedjax.functional._attention import (
     pool_finite,

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.field_limits import (
+from gatedjax._utils.fields import (
     POSITIVE,
     RATE,
     at_least,

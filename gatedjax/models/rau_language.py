@@ -16,7 +16,7 @@ from flax import struct
 from jaxtyping import Array, Float
 
 from gatedjax import functional as F
-from gatedjax._utils.field_limits import check_fields
+from gatedjax._utils.fields import check_fields
 from gatedjax._utils.types import Params, Tree
 from gatedjax.functional._checks import check_dtype, check_shape
 from gatedjax.functional._devices import rows_like, take_rows

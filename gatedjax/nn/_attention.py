@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
-from gatedjax._utils.field_limits import check_fields
+from gatedjax._utils.fields import check_fields
 from gatedjax._utils.types import Keywords
 from gatedjax.functional._attention import pool_finite, softmax_where
 from gatedjax.functional._checks import (

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from gatedjax import functional as F
-from gatedjax._utils.field_limits import check_fields
+from gatedjax._utils.fields import check_fields
 from gatedjax._utils.types import PARAMETERS, Tree
 from gatedjax.functional._checks import check_floating, wide_dtype, width_error
 from gatedjax.functional._directions import Unit

@@ -6,7 +6,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from gatedjax._utils.field_limits import check_fields
+from gatedjax._utils.fields import check_fields
 from gatedjax.functional._checks import integers_of
 from gatedjax.functional._devices import take_rows
 from gatedjax.functional._types import Carry, Dtype

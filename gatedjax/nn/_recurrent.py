@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
-from gatedjax._utils.field_limits import check_fields
+from gatedjax._utils.fields import check_fields
 from gatedjax._utils.types import Tree
 from gatedjax.functional._attention import step_mask
 from gatedjax.functional._checks import check_floating

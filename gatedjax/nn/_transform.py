@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
-from gatedjax._utils.field_limits import check_fields
+from gatedjax._utils.fields import check_fields
 from gatedjax.functional._checks import check_floating, wide_dtype
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._initializers import ZEROS, normal, per_layer

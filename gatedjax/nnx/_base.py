@@ -13,7 +13,7 @@ from flax import nnx
 from flax.core import freeze
 from flax.nnx import bridge
 
-from gatedjax._utils.field_limits import check_fields, check_size
+from gatedjax._utils.fields import check_fields, check_size
 from gatedjax._utils.types import Tree
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax._utils.field_limits import check_fields, check_size
+from gatedjax._utils.fields import check_fields, check_size
 from gatedjax._utils.types import Tree
 from gatedjax.functional._checks import check_shape
 from gatedjax.functional._types import Carry

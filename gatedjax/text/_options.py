@@ -15,9 +15,8 @@ from typing import Any, TypeVar
 
 from gatedjax._utils import limits
 from gatedjax._utils.choices import suggestion
-from gatedjax._utils.field_limits import POSITIVE, SHARE, SHARE_OR_ALL, at_least
+from gatedjax._utils.fields import POSITIVE, SHARE, SHARE_OR_ALL, at_least, make_plain
 from gatedjax._utils.json import to_json
-from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Json
 from gatedjax.text.answers import _prediction
 from gatedjax.text.corpus._tokens import Tokenizer

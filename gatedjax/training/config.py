@@ -15,7 +15,7 @@ import optax
 
 from gatedjax._utils.choices import check_choices
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.field_limits import (
+from gatedjax._utils.fields import (
     ABOVE_0,
     NOT_NEGATIVE,
     POSITIVE,
@@ -23,9 +23,9 @@ from gatedjax._utils.field_limits import (
     at_least,
     check_limits,
     check_options,
+    make_plain,
 )
 from gatedjax._utils.limits import MOST_BATCH, MOST_SEED, MOST_STEPS, check_most
-from gatedjax._utils.numbers import make_plain
 
 
 @document_fields

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.field_limits import at_least, check_options
+from gatedjax._utils.fields import at_least, check_options
 from gatedjax._utils.limits import MOST_STEPS
 from gatedjax._utils.terminal import say
 

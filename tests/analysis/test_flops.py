@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from gatedjax import analysis
-from gatedjax.analysis._flops import bilstm_flops
 
 
 def count_loop(attended, width):
@@ -45,16 +44,12 @@ def test_totals_are_beyond_32_bits_and_are_python_integers():
     assert analysis.attention_flops(np.int32(2**30), np.int32(200)) == 2**30 * 803
 
 
-def test_bilstm_counts_two_directions_of_four_gates():
-    # per direction and step: 4 gates of H rows over E + H inputs and a bias, two operations each
-    assert bilstm_flops(3, 5, 2) == 2 * 3 * (4 * 2) * (5 + 2 + 1) * 2
-    assert bilstm_flops(0, 5, 2) == 0
-
-
 def test_auxiliary_networks_by_hand():
     common = {"tokens": 3, "input_dim": 5, "hidden": 2}
     lstm = analysis.auxiliary_flops("lstm", **common)
-    assert lstm == bilstm_flops(3, 5, 2) + 3 * 2 * (2 * 2)
+    # per direction and step: 4 gates of H rows over E + H inputs and a bias, two operations each
+    assert lstm == 2 * 3 * (4 * 2) * (5 + 2 + 1) * 2 + 3 * 2 * (2 * 2)
+    assert analysis.auxiliary_flops("lstm", tokens=0, input_dim=5, hidden=2) == 0
     assert analysis.auxiliary_flops("fnn", **common) == 3 * (2 * 5 * 2 + 2 * 2)
     projections, pairs, readout = 3 * 3 * 2 * 5 * 2, 9 * (2 * 2 + 3 + 2 * 2), 3 * 2 * 2
     assert analysis.auxiliary_flops("att", **common) == projections + pairs + readout

@@ -8,7 +8,7 @@ import pytest
 from experiments.ssan.attention import TAG_CLASSES, by_tag, merge_pieces, shares_of, tag_class
 from experiments.ssan.sentences import group_scores
 from gatedjax import analysis
-from tests.analysis.test_attention_mass import softmax_rows
+from tests.analysis.test_self_attention import softmax_rows
 
 TAGS = ["DT", "JJ", "NN", "VBZ", "MD", "IN", "TO", "PDT", ".", "HYPH", "NNP", "CD"]
 

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.field_limits import RATE, at_least, check_fields, check_options
+from gatedjax._utils.fields import RATE, at_least, check_fields, check_options
 from gatedjax._utils.limits import MOST_LAYERS, MOST_LENGTH
 from gatedjax._utils.types import Tree
 from gatedjax.functional._export import exportable

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.field_limits import check_fields
+from gatedjax._utils.fields import check_fields
 from gatedjax._utils.types import Keywords
 from gatedjax.functional._export import exportable
 from gatedjax.models._checks import WIDTHS, Batch

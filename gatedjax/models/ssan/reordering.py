@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.field_limits import at_least, check_fields
+from gatedjax._utils.fields import at_least, check_fields
 from gatedjax._utils.types import Keywords
 from gatedjax.functional._export import exportable
 from gatedjax.models._checks import Batch, Metrics, Predictions, check_batch

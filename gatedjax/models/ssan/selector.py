@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.field_limits import FINITE, POSITIVE, SHARE, at_least, check_options
+from gatedjax._utils.fields import FINITE, POSITIVE, SHARE, at_least, check_options
 from gatedjax._utils.limits import MOST_LENGTH, MOST_STEPS
 from gatedjax._utils.types import Output, Params
 from gatedjax.functional._selective import Empty

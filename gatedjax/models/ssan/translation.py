@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.field_limits import RATE, at_least, check_fields
+from gatedjax._utils.fields import RATE, at_least, check_fields
 from gatedjax._utils.limits import MOST_LAYERS
 from gatedjax._utils.types import Keywords, Output, Params, Tree
 from gatedjax.functional._devices import take_rows

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gatedjax._utils.choices import suggestion
-from gatedjax._utils.nested import with_changes
+from gatedjax._utils.fields import with_changes
 from gatedjax.text.models._entries import Config, NetworkEntry, networks
 from gatedjax.training import OptimizerConfig, TrainConfig
 

@@ -13,8 +13,8 @@ import jax
 import numpy as np
 
 from gatedjax import export
+from gatedjax._utils.json import from_json
 from gatedjax._utils.limits import MOST_LENGTH, check_most
-from gatedjax._utils.nested import from_json
 from gatedjax._utils.run_files import read_json
 from gatedjax._utils.types import Json, Output, Params, Tree
 from gatedjax.data.text._vocabulary import UNK, Vocabulary

@@ -11,9 +11,9 @@ import numpy as np
 
 from gatedjax import data as gdata
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.field_limits import NOT_NEGATIVE, at_least, check_options
+from gatedjax._utils.fields import NOT_NEGATIVE, at_least, check_options
+from gatedjax._utils.json import from_json
 from gatedjax._utils.limits import MOST_LENGTH
-from gatedjax._utils.nested import from_json
 from gatedjax._utils.types import Params, Tree
 from gatedjax.data.batches._texts import one_pass
 from gatedjax.models import (

@@ -1,14 +1,21 @@
-"""Checks of the fields of modules, and of options by limits in the types of their fields."""
+"""Fields of modules and configurations: checks, limits in their types, and changes by name."""
 
+import dataclasses
 import functools
 import math
-from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+import numbers
+import types
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
 
 from gatedjax._utils.choices import check_choice, check_choices, choices_of
+from gatedjax._utils.json import plain
 from gatedjax._utils.limits import MOST_LAYERS, MOST_LENGTH, MOST_WIDTH, MOST_WORDS, check_most
-from gatedjax._utils.numbers import check_type, field_types, make_plain
 from gatedjax._utils.tracing import is_traced
+
+T = TypeVar("T")
 
 _MOST = {
     "num_layers": MOST_LAYERS,
@@ -109,6 +116,45 @@ def limits_of(kind: type) -> tuple[tuple[str, Limit], ...]:
     return tuple((name, x) for name, parts in declared for x in parts if isinstance(x, Limit))
 
 
+def make_plain(config: object) -> None:
+    """Converts the numbers in the fields of a dataclass to Python, in place; 1e3 is an integer. A
+    field that is a dataclass itself takes a dict of its options.
+    """
+    config_class: Any = type(config)  # because mypy takes a metaclass for unhashable
+    for name, kind, is_optional in field_types(config_class):
+        original = getattr(config, name)
+        value = plain(original)
+        if kind is int and isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if value is not None or not is_optional:
+            check_type(name, value, kind)
+        if value is not original:
+            object.__setattr__(config, name, value)
+    _make_groups(config)
+
+
+def _make_groups(config: Any) -> None:
+    """Replaces dicts of options by the dataclass that the field is a group of, in place."""
+    for field in dataclasses.fields(config):
+        default, value = getattr(type(config), field.name, None), getattr(config, field.name)
+        if not dataclasses.is_dataclass(default) or isinstance(value, type(default)):
+            continue
+        group = type(default).__name__
+        if not isinstance(value, Mapping):
+            raise TypeError(
+                f"{field.name} must be a {group} or a dict of its options, got "
+                f"{type(value).__name__}"
+            )
+        changed = with_changes(default, value, _no_option)
+        object.__setattr__(config, field.name, changed)
+
+
+def _no_option(kind: type, name: str, _: str) -> Exception:
+    return TypeError(
+        f"a dict of options of {kind.__name__} must have names of its fields, got {name!r}"
+    )
+
+
 def check_fields(module: object, **least: int) -> None:
     """Raises unless the fields of a module have values that it can use: an int of at least 1 (or
     `least`), a dropout in [0, 1), another float finite, a literal of its type, `config` of its
@@ -153,3 +199,68 @@ def _number_fields(kind: Any) -> dict[str, tuple[type, bool]]:
         for name, field_type, is_optional in field_types(kind)
         if field_type in (int, float, bool)
     }
+
+
+def check_type(name: str, value: Any, kind: type | None) -> None:
+    """Raises TypeError unless a value has the type `kind`; `name` is the name of the field."""
+    is_bool = isinstance(value, bool | np.bool_)
+    fits, expected = True, ""
+    if kind is int:
+        fits, expected = isinstance(value, numbers.Integral) and not is_bool, "an integer"
+    elif kind is float:
+        is_number = isinstance(value, numbers.Real) or getattr(value, "shape", None) == ()
+        fits, expected = is_number and not is_bool, "a number"
+    elif kind is bool:
+        is_bit = isinstance(value, numbers.Integral) and value in (0, 1)
+        fits, expected = is_bool or is_bit, "True or False"
+    elif kind is tuple:
+        fits, expected = isinstance(value, tuple | list), "a tuple"
+    if not fits:
+        raise TypeError(f"{name} must be {expected}, got {value!r}")
+
+
+@functools.cache
+def field_types(kind: Any) -> tuple[tuple[str, type | None, bool], ...]:
+    """Returns (name, type, is_optional) of each field; other types than numbers are None."""
+    hints = get_type_hints(kind)
+    names = [field.name for field in dataclasses.fields(kind)]
+    return tuple((name, *_simplify(hints[name])) for name in names)
+
+
+def _simplify(hint: Any) -> tuple[type | None, bool]:
+    is_union = get_origin(hint) in (Union, types.UnionType)
+    parts = set(get_args(hint)) if is_union else {hint}
+    is_optional = types.NoneType in parts
+    kinds = {get_origin(part) or part for part in parts - {types.NoneType}}
+    kind = kinds.pop() if len(kinds) == 1 else None
+    return (kind if kind in (int, float, bool, tuple) else None), is_optional
+
+
+def with_changes(
+    config: T, changes: Mapping[str, Any], unknown: Callable[[type, str, str], Exception]
+) -> T:
+    """Returns a copy of a dataclass with other values, by dotted name such as "gates.density". A
+    dict for a field that is a dataclass changes only the options in it. A name without a field
+    raises `unknown(class, rest of the name, its first part)`.
+    """
+    # The new values are set together, because the checks of a dataclass compare them.
+    parts: dict[str, dict[str, Any]] = {}
+    values: dict[str, Any] = {}
+    copy: Any = config
+    names = {field.name for field in dataclasses.fields(copy)}
+    for path, value in changes.items():
+        name, _, inner_path = path.partition(".")
+        if name not in names:
+            raise unknown(type(config), path, name)
+        present = getattr(config, name)
+        if inner_path:
+            parts.setdefault(name, {})[inner_path] = value
+        elif dataclasses.is_dataclass(present) and isinstance(value, Mapping):
+            parts.setdefault(name, {}).update(value)
+        elif isinstance(present, tuple) and isinstance(value, list):
+            values[name] = tuple(value)
+        else:
+            values[name] = value
+    for name, inner in parts.items():
+        values[name] = with_changes(values.get(name, getattr(config, name)), inner, unknown)
+    return dataclasses.replace(copy, **values) if values else config
