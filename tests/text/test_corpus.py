@@ -178,3 +178,7 @@ def test_another_text_label_or_part_is_another_digest():
 def test_characters_that_nobody_sees_are_no_words():
     assert _tokens.split_words("\u200b\u202e\ufeff\x1b\x00") == ()
     assert _tokens.split_words("a\u200bdull\u2060film\x1b") == ("a", "dull", "film")
+    # a pair needs a word in both of its texts
+    rows = [("a", "film", "x"), ("\u200b", "film", "y"), ("a", "\x1b", "y"), ("dull", "film", "y")]
+    corpus, _ = read(rows, columns=Columns(("premise", "hypothesis")), max_aside=1.0)
+    assert (corpus.lines.tolist(), corpus.asides.count) == ([1, 4], 2)
