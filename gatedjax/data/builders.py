@@ -39,13 +39,13 @@ class _SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # t
     """Name of a configuration ("" if there are none) -> name of the data set."""
 
     @property
-    def declaration(self) -> DataSet:
+    def _declaration(self) -> DataSet:
         """The declaration of the data set of this builder and configuration."""
         config = self.builder_config
         return SETS[self.SETS["" if config is None else config.name]]
 
     def _info(self) -> tfds.core.DatasetInfo:
-        form = self.declaration.tfds
+        form = self._declaration.tfds
         assert form is not None
         features = {name: _feature(kind) for name, kind in form.features.items()}
         return tfds.core.DatasetInfo(
@@ -64,7 +64,7 @@ class _SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # t
         manual = getattr(dl_manager, "_manual_dir", None)
         paths = {} if manual is None else self._manual(Path(manual))
         if not paths:
-            declaration = self.declaration
+            declaration = self._declaration
             if declaration.files.url is None:
                 raise FileNotFoundError(
                     f"{declaration.name} has no download; its files are at {declaration.where}: "
@@ -74,7 +74,7 @@ class _SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # t
         return {part: self._generate_examples(part, path) for part, path in paths.items()}
 
     def _manual(self, manual_dir: Path) -> Mapping[str, Found]:
-        declaration = self.declaration
+        declaration = self._declaration
         paths = {part: declaration.files.find(manual_dir, part)[0] for part in declaration.official}
         existing = {part: path for part, path in paths.items() if path is not None}
         # TFDS would prepare a set without its missing parts as if it were complete.
@@ -82,7 +82,7 @@ class _SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # t
         return {} if must_all and len(existing) < len(paths) else existing
 
     def _generate_examples(self, part: str, path: Found) -> Iterator[tuple[int, Record]]:
-        declaration = self.declaration
+        declaration = self._declaration
         assert declaration.tfds is not None
         rows = declaration.read_rows(path, part)
         # Lines that were set aside give no record, so that only the metadata can store them.

@@ -44,6 +44,10 @@ def test_every_query_has_a_box_at_its_largest_weight_and_an_empty_one_has_a_dash
     # one scale: equal weights have equal shades in both panels
     one, other = (m.to_rgba(m.get_array())[3, 3] for m in maps)
     np.testing.assert_array_equal(one, other)
+    # which ends at the largest weight of all panels
+    figure = analysis.plot_attention(WORDS, {"half": SAN / 2, "SSAN": SSAN})
+    maps = [c for c in figure.axes[0].collections if isinstance(c, QuadMesh)]
+    assert len({tuple(m.to_rgba(m.get_array())[3, 3]) for m in maps}) == 2
 
 
 def test_marked_words_are_bold_and_padding_is_not_drawn():

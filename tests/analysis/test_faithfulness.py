@@ -93,6 +93,9 @@ def measures(params, words, scores, deletion, own=False):
 def test_measures_equal_loops_over_the_words(deletion, batch, np_rng):
     model, params = network()
     scores = np_rng.normal(size=batch["tokens"].shape)
+    scores[np.arange(scores.shape[1]) >= np.array(LENGTHS)[:, None]] = (
+        np.nan
+    )  # where there is no word
     found = faithfulness(
         model, params, batch, deletion=deletion, shares=SHARES, others={"given": scores}
     )

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import http.server
+import shutil
 import subprocess
 import sys
 import threading
@@ -173,6 +174,11 @@ def test_question_files_are_prepared_part_by_part(tmp_path):
         assert [x["query"][-1] for x in source] == [str(i)]
         assert [(q.file, q.line) for q in source.quarantine] == [("b.question", 3)]
         assert list(source) == list(data.load("wdw", split, manual_dir=tmp_path / "raw"))
+    # without a part, the others are no set
+    shutil.rmtree(tmp_path / "raw" / "wdw" / "validation")
+    builder = builders.WdwStrict(data_dir=str(tmp_path / "less"), file_format="array_record")
+    with pytest.raises(FileNotFoundError, match="wdw_strict cannot be downloaded"):
+        builder.download_and_prepare(download_config=config)
 
 
 def test_sets_that_no_program_can_download_say_so(tmp_path, monkeypatch):

@@ -121,6 +121,12 @@ def test_a_path_reads_dicts_and_lists_and_tells_nothing_of_what_is_not_there():
         assert value_at(record, path) is None
 
 
+def test_no_option_undoes_what_defines_a_system(tmp_path):
+    job = job_of(tmp_path, rows=4)
+    narrow = Variant("narrow", "", {"data.rows": 2})
+    assert [job.config("toy", one, 0).data.rows for one in ("plain", narrow)] == [4, 2]
+
+
 def test_a_variant_has_the_records_of_the_one_that_it_is_the_same_as():
     assert PAPER.record_name("toy", "again") == "noisy"
     other = Variant("again", "", {"model.noise": 0.2}, same_as="noisy")

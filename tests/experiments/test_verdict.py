@@ -139,7 +139,11 @@ def case(rng, paper, shift, claim="c", **more):
 def test_a_claim_is_judged_in_the_direction_of_the_papers_difference(paper, shift, word):
     (finding,) = judge([case(np.random.default_rng(2), paper, shift)])
     assert finding.word == word
-    assert (finding.chance is None) == (paper is None)
+    if paper is None:
+        assert finding.chance is None
+    else:  # both steps have to agree
+        gains = finding.chosen.gain, finding.last.gain
+        assert finding.chance == min(verdict.chance(gain, paper, 1) for gain in gains)
 
 
 @pytest.mark.parametrize("word", ["reproduced", "ruled out"])

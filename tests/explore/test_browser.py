@@ -979,6 +979,12 @@ def test_the_data_of_a_page_are_those_of_the_network(explorer):
         wanted, attention = pure(explorer.models[0], TOKENS, patterns[number])
         np.testing.assert_allclose(ratios[number], np.log(wanted[0] / wanted[1]), atol=TIGHT)
         np.testing.assert_allclose(shares.reshape(-1, 7)[number], attention, atol=2e-5)
+    # each of two words without the other, with a shut gate and with an open one
+    removed = payload(explorer, "dull film")["models"][0]["removed"]
+    ratios = np.frombuffer(base64.b64decode(removed["probabilities"]), "<f4").reshape(2, 2)
+    for word, ratio in zip(("film", "dull"), ratios[:, 1], strict=True):
+        wanted, _ = pure(explorer.models[0], (word,), [1.0])
+        np.testing.assert_allclose(ratio, np.log(wanted[0] / wanted[1]), atol=TIGHT)
 
 
 @pytest.mark.slow

@@ -72,6 +72,8 @@ def test_card_says_what_is_known(tmp_path):
     export.load(folder)
     folder = export.save(tmp_path / "lexicon", PARAMS, config={"network": "lexicon"}, card=CARD)
     assert "tags" not in (folder / "README.md").read_text()
+    folder = export.save(tmp_path / " ", PARAMS, config={})  # a name that is no title
+    assert "# model\n" in (folder / "README.md").read_text()
 
 
 def test_the_cards_example_runs_and_card_and_digests_may_change(tmp_path, monkeypatch):

@@ -495,10 +495,11 @@ def test_a_traced_temperature_of_zero_is_hard_with_zero_gradient(np_rng):
 @pytest.mark.slow
 def test_a_traced_k_or_alpha_out_of_range_counts_as_the_nearest(np_rng):
     scores = np_rng.normal(size=(3, T)).astype(np.float32)
-    for k, want in ((-1.0, 0.0), (99.0, 1.0)):
-        got, gradients = pulled(budget, (scores, np.float32(k)), np.ones_like(scores))
-        np.testing.assert_array_equal(got, want)
-        assert all(np.all(np.asarray(g) == 0) for g in gradients)
+    for k, want in ((-1.0, 0.0), (0.0, 0.0), (99.0, 1.0)):
+        for function in (budget, soft_top_k):
+            got, gradients = pulled(function, (scores, np.float32(k)), np.ones_like(scores))
+            np.testing.assert_array_equal(got, want)
+            assert all(np.all(np.asarray(g) == 0) for g in gradients)
     alphas = np.float32([0.5] * 8)
     got, gradient = map(np.asarray, by_alpha(scores, alphas, np.ones_like(scores)))
     weights = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)

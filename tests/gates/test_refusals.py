@@ -113,9 +113,15 @@ TABLE = {
         (made(gates.Rebar, eta="a"), "eta|a number|'a'", TypeError),
         (made(gates.LeaveOneOut, k=1), "k|at least 2|1"),
         (made(gates.LeaveOneOut, k=2.5), "k|an integer|2.5", TypeError),
-        (made(gates.HardKuma, low=0.1), "low|below 0|high|above 1"),
-        (made(gates.HardKuma, high=1.0), "low|below 0|high|above 1"),
-        (made(gates.HardKuma, low="a"), "low|a number|'a'", TypeError),
+        *(
+            row
+            for kind in (gates.HardConcrete, gates.HardKuma)
+            for row in [
+                (made(kind, low=0.1), "low|below 0|high|above 1"),
+                (made(kind, high=1.0), "low|below 0|high|above 1"),
+                (made(kind, low="a"), "low|a number|'a'", TypeError),
+            ]
+        ),
         (made(gates.Reinforce, baseline=None), "baseline|an array of numbers", TypeError),
         (made(gates.SoftGumbel, tau="a"), "tau|a number|'a'", TypeError),
         (lambda: gates.entmax(ZEROS, "a"), "alpha|a number|'a'", TypeError),
@@ -126,6 +132,7 @@ TABLE = {
         (enumerated(draws=2.5), "draws|an integer|2.5", TypeError),
         (reported(draws=1), "draws|at least 2|1"),
         (reported(draws="3"), "draws|an integer|'3'", TypeError),
+        (lambda: next(gates.toys(draws=1)), "draws|at least 2|1"),
     ],
     "maps": [
         (lambda: gates.sparsemax(INTS), "scores|int32", TypeError),

@@ -14,7 +14,7 @@ import pytest
 
 from gatedjax import models
 from tests._drawn import drawn
-from tests._grouped import option
+from tests._grouped import grouped, option
 from tests._slow import slow_but
 from tests.models._losses import MAKERS, Loss, make, rates_of, total_loss, with_dropout
 from tests.models._passes import DRAWS, RNGS, watch
@@ -218,3 +218,17 @@ def test_every_variant_has_the_sites_of_its_options(name, options):
         # computed again for the gradient: traced once or twice
         found = {field: min(number, wanted[field]) for field, number in found.items()}
     assert found == +wanted
+
+
+@pytest.mark.parametrize("name", slow_but(list(MAKERS), "rau"))
+def test_each_rate_acts_without_the_others(name):
+    one = case(name)
+    config, shapes = one.task.model.config, one.shapes
+    for rate, value in rates_of(config).items():
+        others = dict.fromkeys(rates_of(config).keys() - {rate}, 0.0)
+        model = one.task.model.clone(config=grouped(config, **others))
+        seen = Pass()
+        with seen.watched():
+            task = dataclasses.replace(one.task, model=model)
+            jax.eval_shape(task.loss, shapes, one.batch, RNGS, *one.carried)
+        assert seen.rates.count(value) == sites(name, config)[rate], rate

@@ -34,7 +34,7 @@ def batch():
         "tokens": tokens.astype(np.int32),
         "lengths": LENGTHS,
         "label": np.array([0, 2, 1], np.int32),
-        "example_id": np.arange(3, dtype=np.int32),
+        "example_id": np.array([6, 0, 4], np.int32),
         "weight": np.array([1, 1, 0], np.float32),
     }
 

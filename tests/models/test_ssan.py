@@ -39,8 +39,9 @@ draw = functools.partial(drawn, std=0.3, rng=7, scales=1.0)
 
 
 @functools.cache
-def encoder(**options):
-    net = models.SSANEncoder(grouped(models.SSANConfig, **SMALL, **options), VOCAB)
+def encoder(embedding_dim=None, **options):
+    config = grouped(models.SSANConfig, **SMALL, **options)
+    net = models.SSANEncoder(config, VOCAB, embedding_dim=embedding_dim)
     return net, draw(net.init, batch_of())["params"]
 
 
@@ -60,10 +61,12 @@ def test_only_listed_layers_have_a_selector(layers):
     assert [s.gates is not None for s in output.selections] == [n in wanted for n in (1, 2)]
 
 
-@pytest.mark.parametrize(("norm", "relative"), [("pre", "none"), ("post", "learned")])
-def test_an_encoder_is_the_equations_of_its_layers(norm, relative):
+@pytest.mark.parametrize(
+    ("norm", "relative", "width"), [("pre", "none", 6), ("post", "learned", None)]
+)
+def test_an_encoder_is_the_equations_of_its_layers(norm, relative, width):
     """Two layers, in NumPy, text by text, without padding."""
-    net, p = encoder(norm=norm, relative=relative, max_offset=2)
+    net, p = encoder(width, norm=norm, relative=relative, max_offset=2)
     got = apply(net, p, batch_of())
 
     def layer_norm(x, w):
@@ -98,7 +101,9 @@ def test_an_encoder_is_the_equations_of_its_layers(norm, relative):
     for row, length in enumerate(LENGTHS):
         tokens = np.asarray(batch_of()["tokens"])[row, :length]
         places = np.arange(length)[:, None] * 10_000.0 ** (-2.0 * (np.arange(8) // 2) / 8)
-        x = p["embed"]["embedding"][tokens] * np.sqrt(8)
+        x = p["embed"]["embedding"][tokens] * np.sqrt(width or 8)
+        if width:
+            x = x @ p["projection"]["kernel"] + p["projection"]["bias"]
         x = x + np.where(np.arange(8) % 2 == 0, np.sin(places), np.cos(places))
         for n in (1, 2):
             w = p[f"layer_{n}"]

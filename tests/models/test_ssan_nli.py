@@ -153,10 +153,12 @@ def test_predictions_tell_of_the_first_sentence_and_metrics_of_both(np_rng):
     batch = batch_of(np_rng)
     output = apply(model, params, batch)
     metrics, predictions = evaluate(SSANNLITask(model), params, batch)
-    np.testing.assert_allclose(predictions["selected_heads"][:, 0], output.premise.rate, rtol=1e-6)
-    assert predictions["selected_heads"].shape == predictions["empty_heads"].shape == (3, 1, 2)
-    both = np.concatenate([output.premise.rate, output.hypothesis.rate])
-    np.testing.assert_allclose(metrics["selected_1"].value(), both.mean(), rtol=1e-6)
+    for name, share in (("selected", "rate"), ("empty", "empty")):
+        first, second = getattr(output.premise, share), getattr(output.hypothesis, share)
+        assert predictions[f"{name}_heads"].shape == (3, 1, 2)
+        np.testing.assert_allclose(predictions[f"{name}_heads"][:, 0], first, rtol=1e-6)
+        both = np.concatenate([first, second])
+        np.testing.assert_allclose(metrics[f"{name}_1"].value(), both.mean(), rtol=1e-6)
     plain, params = made(select_layers=(0,))
     metrics, _ = jax.eval_shape(SSANNLITask(plain).evaluate, params, batch)
     assert "selected_1" not in metrics

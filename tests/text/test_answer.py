@@ -43,12 +43,14 @@ def test_an_export_holds_the_words_with_their_digests(folders):
 @pytest.mark.slow
 def test_the_run_and_the_export_answer_alike(folders, document, capsys, tmp_path):
     run, out = folders
-    assert main(["answer", str(run), *document]) == 0
+    asked = [*document, "house"]
+    assert main(["answer", str(run), *asked]) == 0
     wanted = capsys.readouterr().out
-    assert re.match(r"0\.\d{4}  (Anna|Emil)  \(1 x\)\n", wanted)
+    assert re.match(r"0\.\d{4}  (Anna|Emil|house)  \(1 x\)\n", wanted)
     assert "hop 1 attends to" in wanted
+    assert "    4  Anna saw the [house] . Then Emil went to the\n" in wanted
     compiled = Plugin.running.counts.total()
-    assert main(["answer", str(out), *document]) == 0
+    assert main(["answer", str(out), *asked]) == 0
     assert capsys.readouterr().out == wanted
     # their networks are equal
     assert Plugin.running.counts.total() == compiled

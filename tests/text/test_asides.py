@@ -127,6 +127,9 @@ def test_an_encoding_is_named_where_all_bad_bytes_are_its_characters(tmp_path):
         "; these bytes are characters of cp1252: --encoding cp1252, but other lines have "
         "characters of utf-8: the file mixes both"
     )
+    # the bytes of the second line are characters of both, those of the first only of cp1252
+    path.write_bytes("caf\u00e9\n".encode("cp1252") + "caf\u00e9\n".encode())
+    assert suggest_encoding(path, "ascii").endswith("cp1252: --encoding cp1252")
     with pytest.raises(
         ValueError, match=r"^.* must have a labelled text, got none: 1 line cannot .* cp1252$"
     ):

@@ -168,10 +168,17 @@ def test_another_text_label_or_part_is_another_digest():
     assert digest(rows) == digest(list(rows))
     swapped = [(rows[0][0], "c" if rows[0][1] != "c" else "a"), *rows[1:]]
     others = [[*rows[1:], rows[0]], swapped, [("other " + rows[0][0], rows[0][1]), *rows[1:]]]
+    # the same words, of which one belongs to the text before
+    moved, *rest = rows[1][0].split()
+    others += [[(f"{rows[0][0]} {moved}", rows[0][1]), (" ".join(rest), rows[1][1]), *rows[2:]]]
     found = {digest(rows), *map(digest, others), digest(rows, "test")}
-    assert len(found) == 5
+    assert len(found) == 6
 
 
 def test_characters_that_nobody_sees_are_no_words():
     assert _tokens.split_words("\u200b\u202e\ufeff\x1b\x00") == ()
     assert _tokens.split_words("a\u200bdull\u2060film\x1b") == ("a", "dull", "film")
+    # a pair needs a word in both of its texts
+    rows = [("a", "film", "x"), ("\u200b", "film", "y"), ("a", "\x1b", "y"), ("dull", "film", "y")]
+    corpus, _ = read(rows, columns=Columns(("premise", "hypothesis")), max_aside=1.0)
+    assert (corpus.lines.tolist(), corpus.asides.count) == ([1, 4], 2)

@@ -18,7 +18,7 @@ from gatedjax.__main__ import main
 from gatedjax._utils.terminal import count_columns
 from gatedjax.analysis import faithfulness
 from gatedjax.export import BadFile
-from gatedjax.lexicon import SHARES, ClassHead, Readings, fit_lexicon
+from gatedjax.lexicon import SHARES, ClassHead, OrdinalHead, Readings, fit_lexicon
 from gatedjax.text.answers._report import (
     count_equal,
     draw_curve,
@@ -327,6 +327,20 @@ def test_a_temperature_is_used_only_if_the_texts_are_evidence_for_it():
     # The smoothed targets flatten the probabilities of six right predictions, without evidence.
     right = np.array([[0.95, 0.05]] * 5 + [[0.97, 0.03]])
     assert choose_temperature(right, np.zeros(6, int)) == 1
+
+
+def test_the_temperature_of_grades_divides_scores_and_thresholds_alike():
+    rng = np.random.default_rng(3)
+    scores, bias = 2 * rng.normal(size=(4000, 1)), np.array([-4.0, 1.0])
+    # P(y > k) = sigmoid(z - t_k)
+    grades = (rng.random((4000, 1)) < 1 / (1 + np.exp(bias - scores))).sum(1)
+    found = readings(np.zeros((4000, 3)), 3 * scores)._replace(
+        is_read=[np.ones(6, bool)] * 4000, is_prior=np.zeros(4000, bool)
+    )
+    thresholds = np.tile(3 * bias, (4000, 1))
+    assert choose_temperatures(OrdinalHead(3), thresholds, found, grades)[1] == pytest.approx(
+        3, rel=0.1
+    )
 
 
 def test_each_number_of_words_has_its_temperature():

@@ -216,6 +216,10 @@ def test_only_a_model_that_is_better_by_more_than_chance_is_named():
     assert "is better than this model: accuracy" in lines[0]
     assert "--model linear` trains such a model of words and letters, which reads all" in lines[-1]
     assert len(render_better(report, "test", target, "linear")) == len(lines) - 1
+    rivals = {name: entry | {"theirs": theirs} for name, theirs in (("a", 0.8), ("b", 0.9))}
+    for kind, order in ((target, "ba"), (RealTarget, "ab")):  # a number has an error
+        lines = render_better({"better": rivals}, "test", kind, "linear")
+        assert "".join(line[0] for line in lines) == order
     only = {"better": {"most frequent class": better["logistic regression on words"]}}
     assert len(render_better(only, "test", target, "lexicon")) == 1
 

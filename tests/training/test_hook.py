@@ -12,13 +12,16 @@ from gatedjax.training import CheckpointStore, OptimizerConfig, TrainState
 from tests.conftest import ROOT
 from tests.training._tiny import (
     HELD_OUT,
+    Changed,
     assert_close,
     assert_equal,
+    events_to,
     lines,
     lines_to,
     loop,
     mean_error,
     plane,
+    run,
 )
 
 SGD = optax.sgd(0.05)
@@ -48,6 +51,13 @@ def test_a_hook_sees_the_state_and_the_line_of_each_log_and_evaluation():
             assert metrics["loss"] == pytest.approx(mean_error(params), rel=1e-5)
     assert calls[-1][3]["loss"] == result.history[-1]["loss"]
     assert_equal(calls[-1][2], result.state.params)
+
+
+def test_the_first_step_of_each_shape_of_a_batch_is_told_as_compiled():
+    events = []
+    short = lambda step, batch: {name: x[:4] for name, x in batch.items()} if step == 2 else {}  # noqa: E731
+    run(None, None, Changed(short), hook=events_to(events), num_steps=4)
+    assert [step for event, step in events if event == "compiled"] == [1, 3]
 
 
 @pytest.mark.slow
