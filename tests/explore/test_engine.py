@@ -204,9 +204,14 @@ def test_sentences_have_the_errors_of_the_first_model(both, sentences):
     assert (len(about["rows"]), about["leaks"], about["more"]) == (len(ROWS), 10, False)
     assert [(row["text"], row["label"]) for row in about["rows"]] == ROWS
     assert sum(row["leak"] is not None for row in about["rows"]) == 10
+    # Gates are open above 0.5. Without "dull", whose gate is 0.51, the next lower threshold of the
+    # curve opens "now" with its 0.48.
+    few = [row for row in ROWS if "dull" not in row[0]]
     worst = max(about["rows"], key=lambda row: row["error"])
-    said = both.answer({"text": worst["text"]})["models"][0]["probabilities"]
-    assert worst["error"] == pytest.approx(1 - said[both.models[0].classes.index(worst["label"])])
+    for row in (worst, *read_sentences(both, open_table(few), leaks=0).about()["rows"]):
+        said = both.answer({"text": row["text"]})["models"][0]["probabilities"]
+        right = said[both.models[0].classes.index(row["label"])]
+        assert row["error"] == pytest.approx(1 - right, abs=TIGHT)
 
 
 @pytest.mark.slow
