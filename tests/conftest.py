@@ -1,5 +1,6 @@
 """Strict settings for every test, made before JAX starts."""
 
+import importlib
 import os
 import signal
 import sys
@@ -61,6 +62,42 @@ def programs_of_this_file(request):
     if programs.counts[file]:  # to search a whole process takes a second, and most files leave none
         forget_programs()
     programs.of_files[file] += programs.processor_seconds() - begin
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_runs(request):
+    """Outside of the tests of training, a run uses one device and lowers its programs once.
+
+    A program for the eight devices is several times as large, and to lower the programs once more
+    for their digest takes a third of a short run.
+    """
+    if "training" in request.path.parts:
+        yield
+        return
+    fit, identity = (importlib.import_module(f"gatedjax.training.{n}") for n in ("fit", "identity"))
+    make_parallel, program_digest = fit.make_parallel, identity.program_digest
+
+    def on_one_device(kind="sharding", **options):
+        return make_parallel("single" if kind == "sharding" else kind, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fit, "make_parallel", on_one_device)
+        patch.setattr(identity, "program_digest", lambda *_: "")
+        fit.shared_parallel.cache_clear()
+        yield make_parallel, program_digest
+    fit.shared_parallel.cache_clear()
+
+
+@pytest.fixture
+def whole_runs(short_runs, monkeypatch):
+    """Gives a test the devices and the digests that `short_runs` leaves out."""
+    make_parallel, program_digest = short_runs
+    fit, identity = (importlib.import_module(f"gatedjax.training.{n}") for n in ("fit", "identity"))
+    monkeypatch.setattr(fit, "make_parallel", make_parallel)
+    monkeypatch.setattr(identity, "program_digest", program_digest)
+    fit.shared_parallel.cache_clear()
+    yield
+    fit.shared_parallel.cache_clear()
 
 
 @pytest.fixture

@@ -73,12 +73,14 @@ def _load_few(*args):
 @pytest.mark.slow
 @pytest.mark.parametrize(("page", "count"), PAGES)
 def test_examples_run_in_order_and_print_what_the_page_says(
-    page, count, tmp_path, monkeypatch, capsys
+    page, count, tmp_path, monkeypatch, capsys, request
 ):
     """Commands that name a data set, such as the demo, read every twelfth of its texts here."""
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     parts = re.findall(r"```python\n(.*?)```\s+This prints `(.*?)`", text, flags=re.DOTALL)
     assert len(parts) == text.count("```python") == count
+    if page == "training":  # it shows what a run on the checkpoint of another one says
+        request.getfixturevalue("whole_runs")
     monkeypatch.chdir(tmp_path)
     # a hundred lines of text are learned in fewer steps than the default budget has
     monkeypatch.setattr(_network_options, "_FEWEST_STEPS", 80)

@@ -12,22 +12,16 @@ from experiments.core.config import with_changes
 from experiments.ga_net import experiment
 from experiments.ga_net.config import PRESETS
 from gatedjax import training
-from gatedjax.training import identity
 
 
 @pytest.fixture(scope="module", autouse=True)
-def short_runs():
-    """Trains on one device, and lowers a program once.
-
-    A program for eight devices takes several times as long to compile, and the digest of its
-    programs a third of a short run; tests/training has the tests of both.
-    """
+def one_device():
+    """Trains on one device: a program for eight takes several times as long to compile."""
     single = functools.partial(training.make_parallel, "single")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "make_parallel", lambda kind, **options: single(**options))
         lanes = functools.partial(training.fit_lanes, devices=jax.devices()[:1])
         patch.setattr(engine, "fit_lanes", lanes)
-        patch.setattr(identity, "program_digest", lambda *_: "")
         yield
 
 

@@ -61,6 +61,12 @@ def test_a_system_differs_from_itself_in_at_most_six_percent(size):
     assert (np.array(found) < NOMINAL).mean() <= MOST
 
 
+def outcomes(a, b):
+    """The different columns of two tables, and how often they occur."""
+    columns, counts = np.unique(np.vstack([a, b]), axis=1, return_counts=True)
+    return np.split(columns, [len(a)]), counts
+
+
 def other_tests(a, b, rng):
     """P-values of the tests that were not chosen, of scores [2, N] of two systems."""
     size, examples = a.shape
@@ -77,9 +83,11 @@ def other_tests(a, b, rng):
     parts = [(of_seeds, free), (max(0.0, of_examples - residual), examples - 1)]
     total = sum(part for part, _ in parts)
     freedom = total**2 / sum(part**2 / of for part, of in parts) if total else 1.0
-    words = rng.multinomial(examples, np.full(examples, 1 / examples), size=400) / examples
+    # to draw examples is to draw their outcomes, of which few differ
+    (a_of, b_of), counts = outcomes(a, b)
+    words = rng.multinomial(examples, counts / examples, size=400) / examples
     draws = [rng.multinomial(size, np.full(size, 1 / size), size=400) / size for _ in range(2)]
-    sampled = ((words @ a.T) * draws[0]).sum(1) - ((words @ b.T) * draws[1]).sum(1)
+    sampled = ((words @ a_of.T) * draws[0]).sum(1) - ((words @ b_of.T) * draws[1]).sum(1)
     extreme = np.abs(sampled - gap) >= abs(gap) - 1e-12
 
     def student(variance, freedom):

@@ -333,7 +333,9 @@ with interrupted(int(sys.argv[1]), lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
 @pytest.mark.slow
-def test_after_a_kill_the_same_command_continues_with_the_same_bits(here, tmp_path, capsys):
+def test_after_a_kill_the_same_command_continues_with_the_same_bits(
+    here, tmp_path, capsys, whole_runs
+):
     """And after Ctrl-C and SIGTERM; another command does not, and a named work folder is kept."""
     args = ["train", "reviews.csv", "--workdir", str(tmp_path / "run")]
     args += ["--out", str(tmp_path / "m"), *FAST]
