@@ -10,8 +10,8 @@ from gatedjax import analysis
 ROWS = ["Ann · 3", "Ann · 17", "Bob · 5"]
 QUERY = ["@begin", "who", "@placeholder", "@end"]
 HOPS = [
-    analysis.GridPanel("hop 1", np.arange(12).reshape(3, 4) / 24),
-    analysis.GridPanel("hop 2", np.full((3, 4), 0.25)),
+    analysis.GridPanel("hop 1", np.full((3, 4), 0.25)),
+    analysis.GridPanel("hop 2", np.arange(12).reshape(3, 4) / 24),
 ]
 LAST = [0.7, 0.004, 0.25]
 
@@ -32,8 +32,9 @@ def test_every_weight_has_a_cell_whose_shade_grows_with_it():
         np.testing.assert_array_equal(cells.get_array(), panel.weights)
         shades.append(cells.to_rgba(panel.weights.ravel()))
     dark = -np.concatenate(shades)[:, :3] @ (0.2126, 0.7152, 0.0722)
-    order = np.argsort(np.ravel([panel.weights for panel in HOPS]), kind="stable")
-    assert np.all(np.diff(dark[order]) >= -1e-9)
+    weights = np.ravel([panel.weights for panel in HOPS])
+    assert np.all(np.diff(dark[np.argsort(weights, kind="stable")]) >= -1e-9)
+    assert len(np.unique(dark)) == len(np.unique(weights))
     lengths = [p.get_width() for p in axes.patches]
     np.testing.assert_allclose(np.array(lengths) / lengths[0], np.array(LAST) / LAST[0])
 

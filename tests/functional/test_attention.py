@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from gatedjax import functional as F
 from gatedjax.functional._attention import attention_pool, local_attention_weights
 from tests.functional.passes import complex_step
 from tests.tolerances import BF16, F32, F64
@@ -233,3 +234,25 @@ def test_pool_of_bfloat16_states_is_summed_in_float32(weight_dtype):
     got = attention_pool(states, jnp.full((1, size), 1 / size, weight_dtype))
     assert got.dtype == jnp.bfloat16
     np.testing.assert_array_equal(got.astype(jnp.float32), 1.5)
+
+
+# name -> a sum of x, weighted by y; both are [2, 3, 4]
+WEIGHTED = {
+    "attention_pool": lambda x, y: F.attention_pool(x, y[..., 0]),
+    "gated_attention": lambda x, y: F.gated_attention(x, y)[0],
+    "relaxed_selective_attention": lambda x, y: F.relaxed_selective_attention(
+        y, y, x, jnp.zeros((2, 3, 3))
+    )[0],
+    "selection_vectors": lambda x, y: F.selection_vectors(
+        x, jnp.ones((1, 4, 5)), jnp.ones((1, 5)), keys=y
+    )[0],
+    "selective_attention": lambda x, y: F.selective_attention(y, y, x, jnp.ones((2, 3, 3)))[0],
+    "source_to_token": F.source_to_token,
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_a_weighted_sum_has_the_dtype_of_what_is_summed(name):
+    for dtype, other in [(jnp.float32, jnp.bfloat16), (jnp.bfloat16, jnp.float32)]:
+        x, y = (jax.ShapeDtypeStruct((2, 3, 4), one) for one in (dtype, other))
+        assert jax.eval_shape(WEIGHTED[name], x, y).dtype == dtype
