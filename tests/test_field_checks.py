@@ -325,6 +325,7 @@ def test_valid_numbers_of_numpy_and_traced_numbers_pass():
     jax.eval_shape(scaled, np.float32(0.5))
 
 
+@pytest.mark.slow
 def test_fields_of_a_subclass_of_a_user_are_not_checked():
     class Offset(gnn.GRU):
         offset: int = 0

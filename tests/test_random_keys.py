@@ -117,6 +117,7 @@ def test_the_number_of_keys_is_that_of_the_rows(name):
     refused(lambda: SEVERAL[name](jax.random.split(KEY, 3)), "keys|(2,)|(3,)")
 
 
+@pytest.mark.slow
 def test_typed_and_raw_keys_pass_in_all_transformations():
     for key, keys in ((KEY, KEYS), (RAW, jax.random.key_data(KEYS)), (np.asarray(RAW), None)):
         want = F.logistic_noise(KEY, (3,))

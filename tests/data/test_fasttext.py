@@ -150,6 +150,7 @@ def test_a_number_that_is_not_finite_is_refused(tmp_path):
         FastTextFile(file).vector("film")
 
 
+@pytest.mark.slow
 def test_a_classifier_is_trained_on_the_vectors(tmp_path):
     # Two steps on six numbers, with the shapes of the tests of the networks.
     file = tmp_path / "v.bin"

@@ -119,6 +119,7 @@ print(*(tensorflow_datasets.builder_cls(name).__module__ for name in ("sst", "tr
 """
 
 
+@pytest.mark.slow
 def test_an_import_loads_no_more_than_it_needs_and_tfds_keeps_its_own_trec():
     run = [sys.executable, "-c", IMPORTS]
     ours, theirs = subprocess.run(run, capture_output=True, text=True, check=True).stdout.split()

@@ -132,6 +132,7 @@ def spans_by_hand(text):
     return found
 
 
+@pytest.mark.slow
 def test_the_spans_of_the_validation_trees_are_those_of_another_parser(shared_data):
     raw = (shared_data / "sst" / "trees" / "dev.txt").read_text("utf-8")
     wanted = [(" ".join(map(_sst.word, text.split(" "))), k) for text, k in spans_by_hand(raw)]
@@ -151,6 +152,7 @@ def test_the_training_phrases_of_sst_have_these_counts(shared_data):
         assert [labels[i] for i in range(len(counts))] == counts
 
 
+@pytest.mark.slow
 def test_images_are_in_the_published_order(shared_data):
     test = data.load("mnist", "test", manual_dir=shared_data)
     assert test.labels[:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
@@ -174,6 +176,7 @@ def test_a_set_as_tfds_prepares_it_equals_the_raw_files(name, shared_data):
             assert np.array_equal(prepared.example_ids, raw.example_ids)
 
 
+@pytest.mark.slow
 def test_a_part_that_is_not_here_fails_the_check_and_the_overlap_is_found(shared_data, capsys):
     status = main(["data", "check", "ag_news", "--manual-dir", str(shared_data)])
     assert status == (0 if (shared_data / "ag_news" / "train.csv").exists() else 1)

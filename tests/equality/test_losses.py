@@ -126,6 +126,7 @@ def test_loss_and_gradient_with_dropout_and_gates_are_what_they_were(name):
     compare(name, here)
 
 
+@pytest.mark.slow
 def test_every_task_is_here_and_draws():
     wanted = golden("losses")
     assert wanted.keys() == LOSSES.keys()

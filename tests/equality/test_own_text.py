@@ -317,6 +317,7 @@ def test_every_file_is_here_and_has_an_answer_for_every_text():
     assert re.findall(r"regression on[^#\"]*0\.\d", text) == []
 
 
+@pytest.mark.slow
 def test_a_difference_is_named_with_both_values():
     before = {"a": [{"p": 0.5}, 1], "text": ["one", "two"], "gone": True}
     after = {"a": [{"p": 0.50001}, 2], "text": ["one", "three"], "new": None}

@@ -138,6 +138,7 @@ def test_a_run_of_sst_trains_on_phrases_and_tests_on_sentences(tmp_path, capsys)
     assert "14 phrases" in plain(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_missing_vectors_of_our_own_are_named_with_the_command_that_makes_them():
     config = with_changes(PAPER.presets["sst1"], {"data.embeddings": "skipgram.x.txt"})
     with pytest.raises(FileNotFoundError, match=r"agt\.vectors --out skipgram\.x\.txt"):

@@ -148,6 +148,7 @@ def test_a_network_without_attention_has_no_layers():
     assert layers.examples(model, {}, encoded) == []
 
 
+@pytest.mark.slow
 def test_the_example_sentences_are_found_word_by_word(shared_data):
     test = gdata.load("sst1", "test", manual_dir=shared_data / "sst")
     encoded = gdata.encode(test, gdata.Vocabulary.build([]))

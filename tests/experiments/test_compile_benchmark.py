@@ -47,6 +47,7 @@ def test_every_network_has_a_step(name):
     assert "accuracy" in metrics
 
 
+@pytest.mark.slow
 def test_depths_are_at_the_first_length_and_lengths_at_the_first_depth():
     options = benchmark.Options(layers=(1, 3), words=(5, 9, 7))
     assert benchmark.sizes(options) == [(1, 5), (3, 5), (1, 9), (1, 7)]

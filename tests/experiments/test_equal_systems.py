@@ -47,6 +47,7 @@ def pairs_of(records, size):
         yield [[records[i] | {"seed": seed} for seed, i in enumerate(half)] for half in halved]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 3])
 def test_a_system_differs_from_itself_in_at_most_six_percent(size):
     found = [

@@ -60,6 +60,7 @@ def test_titles_follow_the_measurement():
     assert "cannot" not in demo.describe("attention", 0, 1000)[0]
 
 
+@pytest.mark.slow
 def test_the_picture_strikes_closed_words_and_writes_the_findings(tmp_path):
     row = Row("A title", "A finding.", ["a", "b", "c"], np.array([0.0, 1.0, 0.0]),
               np.array([False, True, False]), ("x", "y"), closes=True)  # fmt: skip

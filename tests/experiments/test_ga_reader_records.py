@@ -45,6 +45,7 @@ def test_one_sided_tests_pair_the_seeds_that_both_have():
     assert [(test.b, test.c, test.p_value) for test in found] == [(2, 0, 0.25)]
 
 
+@pytest.mark.slow
 def test_figure2_is_drawn(store):
     pytest.importorskip("matplotlib")
     save(store, "cnn", "update_50", 0, "1110", train_n=500)
@@ -54,6 +55,7 @@ def test_figure2_is_drawn(store):
     assert "[figure2_cnn.png](figure2_cnn.png)" in rendered(store)
 
 
+@pytest.mark.slow
 def test_curves_are_means_over_the_seeds_that_learned(store, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
     drawn, plot = [], figures.analysis.plot_lines

@@ -18,6 +18,7 @@ print(jax.device_count())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="binds a process to one core")
 def test_a_process_bound_to_one_core_has_one_device():
     done = subprocess.run(

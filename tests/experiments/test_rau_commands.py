@@ -52,6 +52,7 @@ def test_no_other_width_is_nearer_to_the_parameters_of_the_gru(cell):
     assert matched_width("mnist", "gru") == 128
 
 
+@pytest.mark.slow
 def test_matrix_is_left_out_unless_it_is_asked_for(capsys):
     def asked(**options):
         cells = cells_of(what="variants", **options)

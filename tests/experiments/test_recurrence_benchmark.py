@@ -232,6 +232,7 @@ def test_the_later_file_counts_and_a_case_of_its_own_gets_a_row(page):
     assert line.startswith("| (128, 28, 7) | GRU | 20.0 / 20.0 | not run")
 
 
+@pytest.mark.slow
 def test_a_page_without_markers_is_refused_and_left_alone(tmp_path):
     path = tmp_path / "page.md"
     path.write_text("prose", encoding="utf-8")

@@ -101,6 +101,7 @@ def test_any_other_command_starts_or_names_the_file_that_it_needs(
         assert re.search(r"error: .*(file|folder|DIR|must be|questions)", message), message
 
 
+@pytest.mark.slow
 def test_the_part_of_glove_has_the_words_of_the_data_sets(tmp_path, capsys):
     (tmp_path / "trec").mkdir()
     for name in ("train_5500.label", "TREC_10.label"):

@@ -59,6 +59,7 @@ def test_figures_look_into_the_networks_that_tables_train(
     assert shown == ("BShift, local heads and a linear head" if local else "BShift")
 
 
+@pytest.mark.slow
 def test_distances_are_drawn_from_recorded_shares_without_the_networks(
     tmp_path, monkeypatch, capsys
 ):

@@ -157,6 +157,7 @@ def substitute_of(raw, preset, **changes):
     return experiment(config).substitute
 
 
+@pytest.mark.slow
 def test_a_short_training_part_is_said_beside_whole_test_parts(raw):
     multi30k(raw / "multi30k", train=60, val=1014, test_2016_flickr=1000)
     captions = "60 lines where the official file has 29,000"
@@ -316,6 +317,7 @@ def test_settings_that_no_run_could_use_are_refused(make, match):
         make()
 
 
+@pytest.mark.slow
 def test_data_that_are_not_there_are_named(tmp_path, capsys):
     for preset in ("mt_en_ja", "srl", "nli"):
         args = ["--preset", preset, "--data.manual-dir", str(tmp_path), "--workdir", str(tmp_path)]

@@ -95,6 +95,7 @@ def test_questions_made_of_books_have_an_origin_of_their_own():
     assert origins.origin_of({"data": "two_facts"}) == "made by gatedjax"
 
 
+@pytest.mark.slow
 def test_records_have_the_origin_that_the_reader_of_their_files_tells(shared_data):
     from experiments.core.text import SPLITS
     from gatedjax import data as gdata

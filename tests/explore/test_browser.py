@@ -665,6 +665,7 @@ def test_a_page_of_a_lexicon_without_a_server(browser, lexicon, tmp_path):
     clean(page)
 
 
+@pytest.mark.slow
 def test_effects_near_one_are_in_log_odds_without_a_server(browser, tmp_path):
     made = model()
     (whole,) = log_odds(made, [TOKENS])

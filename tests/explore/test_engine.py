@@ -226,6 +226,7 @@ def test_the_leak_is_the_change_without_the_shut_words(both, sentences):
         assert row["leak"] == pytest.approx(abs(read.probabilities[best] - alone[best]), abs=TIGHT)
 
 
+@pytest.mark.slow
 def test_sentences_are_capped_and_unknown_labels_passed(both, monkeypatch):
     few = read_sentences(both, open_table([("a film", "ugly"), *ROWS]), most=3)
     assert (len(few.rows), few.has_more) == (3, True)

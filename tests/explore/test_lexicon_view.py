@@ -42,6 +42,7 @@ def shown(folder):
     return Explorer([open_model(folder)], ["lexicon"])
 
 
+@pytest.mark.slow
 def test_parts_sum_to_the_logits_and_gates_depend_only_on_the_spelling(shown):
     (one,) = shown.answer({"text": TEXT})["models"]
     json.dumps(one, allow_nan=False)
@@ -248,6 +249,7 @@ def test_labelled_sentences_have_the_predictions_of_the_lexicon(shown):
     assert max(about["rows"], key=lambda row: row["error"])["text"] == "the dull film"
 
 
+@pytest.mark.slow
 def test_a_lexicon_of_numbers_has_no_labelled_sentences_to_browse():
     numbers = TextRegressor.train([(text, len(text)) for text, _ in ROWS])
     other = Explorer([numbers.model_], ["numbers"])

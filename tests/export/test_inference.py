@@ -57,6 +57,7 @@ def inference(data):
     return export.load_inference(data)
 
 
+@pytest.mark.slow
 def test_outputs_are_those_of_the_model_at_any_batch_size(params, data, inference):
     assert len(data) < 100_000
     assert inference.platforms == ("cpu", "cuda", "tpu")

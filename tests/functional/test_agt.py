@@ -146,6 +146,7 @@ def draw(rng, rows=3, words=N, scale=1.0):
     return *first, F.GatedStackWeights(*(jnp.asarray(w, jnp.float32) for w in draw_stack(rng)))
 
 
+@pytest.mark.slow
 def test_leading_axes_are_those_of_the_flat_call(np_rng):
     words, *weights = draw(np_rng, rows=6)
     mask = np.tile(MASK, (2, 1))

@@ -140,6 +140,7 @@ def test_one_class_costs_nothing(np_rng):
         np.testing.assert_allclose(grad, np.zeros_like(grad), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_narrow_targets_may_count_up_to_the_number_of_classes(np_rng):
     states, kernel, bias, _ = arguments(np_rng, classes=256)
     targets = np.array([0, 255, 127, 128, 1, 254], np.uint8)

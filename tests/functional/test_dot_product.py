@@ -99,6 +99,7 @@ def test_a_relative_bias_and_its_gradient_equal_the_loop(furthest, np_rng, x64):
         np.testing.assert_allclose(one, wanted, **F64)
 
 
+@pytest.mark.slow
 def test_a_relative_bias_of_half_precision_of_unsigned_places_and_of_no_key(np_rng):
     table, places = np_rng.normal(size=(3, 5)).astype(jnp.bfloat16), np.arange(4)
     got = jax.jit(relative_bias)(table, places.astype("uint8"), places.astype("uint8"))

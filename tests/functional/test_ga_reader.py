@@ -226,6 +226,7 @@ def test_many_small_probabilities_add_up_like_float64(np_rng, x64):
         np.testing.assert_allclose(np.asarray(found)[0], want, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_pointer_sum_takes_leading_axes_and_bfloat16(np_rng):
     logits = np.asarray(np_rng.normal(size=(2, 4, N)), np.float32)
     both = [np.stack([x, x]) for x in (OCCURRENCE, DOCUMENT_MASK, CANDIDATE_MASK)]

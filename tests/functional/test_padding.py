@@ -219,6 +219,7 @@ def test_a_nan_at_a_real_position_is_seen_in_its_row_and_in_no_other():
             assert not np.isnan(result[1]).any(), name
 
 
+@pytest.mark.slow
 def test_a_nan_among_gates_has_gradients_of_nan():
     def gradients(gates, scores):
         weigh = {

@@ -89,6 +89,7 @@ def test_the_order_of_the_threads_between_barriers_changes_no_bit(name):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_narrow_inputs_have_wide_states():
     case = CASES["gru"]._replace(with_mask=False)
     floats, masks = draw(case)
@@ -121,6 +122,7 @@ def test_without_steps_the_initial_carry_is_returned(rows, steps):
     np.testing.assert_allclose(final.hidden, floats["initial"][0].hidden, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_lengths_are_masks():
     case = CASES["lstm"]._replace(directions=1, with_mask=False)
     floats, masks = draw(case)

@@ -122,6 +122,7 @@ def test_dropout_keeps_shape_and_dtype(shape, rng):
     assert got.dtype == jnp.bfloat16
 
 
+@pytest.mark.slow
 def test_dropout_removes_nonfinite_values_and_their_gradients(rng):
     inputs = jnp.ones((8, 10, 3))
     kept = np.asarray(dropped(rng, IDS, inputs)) != 0

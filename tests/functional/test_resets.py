@@ -219,6 +219,7 @@ def test_bfloat16_gives_the_same():
     close((final, outputs.astype(np.float32)), found["wide"], **BF16)
 
 
+@pytest.mark.slow
 def test_a_carry_for_segments_has_no_part_without_resets(np_rng):
     """A caller can hand on both, whether there are resets or not."""
     cell = CELLS["lstm"]

@@ -227,6 +227,7 @@ def test_source_to_token_is_a_softmax_per_feature(np_rng, x64):
     np.testing.assert_allclose(one, states[:, 0], **F64)
 
 
+@pytest.mark.slow
 def test_a_cache_takes_as_many_tokens_as_it_has_room_for():
     empty, token = jnp.zeros((1, 2, 3, 4)), jnp.ones((1, 2, 1, 4))
     cache = F.AttentionCache(empty, empty, jnp.zeros((1, 3), bool), jnp.array(0))

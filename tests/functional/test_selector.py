@@ -210,6 +210,7 @@ def test_entropy_and_log_probability_know_no_padding_and_certain_pairs_have_none
     np.testing.assert_allclose(d_log_prob[0, 0, 0], [1 - p, 0, 0, 0], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_expected_reinforce_gradient_is_the_enumerated_one(x64):
     """N = 3: the mean over all selections, weighted by probability, of the surrogate's gradient."""
     logits = np.array([[0.3, -0.7, 1.1], [0.0, 0.4, -1.2], [2.0, -0.3, 0.6]])[None, None]

@@ -90,6 +90,7 @@ def test_the_derivative_by_a_closed_gate_is_that_of_finite_differences(arrays, x
         np.testing.assert_allclose(slopes[row, t], (ends[0] - ends[1]) / 2e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_half_precision_and_wrong_gates(arrays):
     weights, xs, gates = arrays
     weights = F.LSTMWeights(*(jnp.asarray(w, jnp.float32) for w in weights))

@@ -204,6 +204,7 @@ def test_a_module_that_is_imported_again_registers_nothing_twice():
     assert exportable(F.GRUWeights) is F.GRUWeights
 
 
+@pytest.mark.slow
 def test_one_module_names_the_tracer_of_jax():
     named = [
         path.name

@@ -134,6 +134,7 @@ def test_the_second_call_compiles_nothing(caplog):
     assert not [r for r in caplog.records if "Compiling" in r.getMessage()]
 
 
+@pytest.mark.slow
 def test_a_million_patterns_are_exact():
     weights = np.random.default_rng(0).normal(size=20).astype(np.float32)
     logits = np.linspace(-1, 1, 20, dtype=np.float32)

@@ -153,6 +153,7 @@ def test_a_loss_that_cannot_be_differentiated_twice_will_do(x64):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **F64), found, want)
 
 
+@pytest.mark.slow
 def test_the_temperature_and_the_baseline_may_be_traced(x64):
     @jax.jit
     def run(tau, baseline, key):

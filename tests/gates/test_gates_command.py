@@ -275,6 +275,7 @@ def test_an_interruption_leaves_nothing(here, tmp_path, monkeypatch, capsys):
     assert list(out.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_without_matplotlib_there_is_no_figure(tmp_path, monkeypatch, capsys):
     def missing(*args):
         raise ImportError("plots need matplotlib: pip install matplotlib")

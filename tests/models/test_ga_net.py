@@ -134,6 +134,7 @@ def test_forward_pass_equals_loops_over_the_equations(train, options, np_rng):
         assert set(gates) <= {0.0, 1.0} or train
 
 
+@pytest.mark.slow
 def test_padding_and_batch_company_change_no_evaluation(np_rng):
     """That training does not depend on them is a matter of test_every_task."""
     task, batch = make_task(), make_batch(np_rng)

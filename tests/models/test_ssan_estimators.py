@@ -225,6 +225,7 @@ def test_the_passes_of_an_estimate_differ_in_the_selections_alone():
     np.testing.assert_allclose(slopes(blind, keys), 0, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_the_multiplier_is_a_parameter_where_a_density_is_held():
     assert "multiplier" not in parameters(nli())
     task = nli(density=0.2)
@@ -275,6 +276,7 @@ def learn(task, tx, batch, steps, key):
     return state.params, jax.tree.map(lambda values: values[-1], metrics)
 
 
+@pytest.mark.slow
 def test_training_reaches_the_density():
     shares = {}
     for density in (0.2, None):
@@ -299,6 +301,7 @@ def test_every_task_can_be_trained_by_values_of_its_loss(name):
     assert jax.tree.map(jnp.shape, gradient) == jax.tree.map(jnp.shape, case.shapes)
 
 
+@pytest.mark.slow
 def test_a_named_estimator_trains_pairs_or_is_refused():
     class ByOneValue(ByValues):
         """An estimator of a new class, for which a network of pairs has no gradient."""

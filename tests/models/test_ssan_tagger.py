@@ -87,6 +87,7 @@ def test_matrices_start_orthogonal_and_words_have_half_of_the_width():
     assert params["embed"]["embedding"].shape == (12, 2)
 
 
+@pytest.mark.slow
 def test_the_selections_are_of_what_the_feed_forward_network_made_of_the_words(np_rng):
     task, params = made()
     layer = params["layer_1"]

@@ -277,6 +277,7 @@ def test_texts_of_no_word_and_of_one(size, inputs):
     assert np.isfinite(found.rate).all()
 
 
+@pytest.mark.slow
 def test_parameters_start_with_kernels_of_unit_gain_and_biases_of_zero(inputs):
     module = gnn.SelectiveSelfAttention(M, selector="st_gumbel")
     params = jax.jit(module.init)(jax.random.key(1), inputs, MASK)["params"]

@@ -254,6 +254,7 @@ def test_the_functions_take_masks_over_pairs_too(np_rng):
         F.selective_attention(query, key[:, :, :4], value[:, :, :4], gates[..., :4], causal=True)
 
 
+@pytest.mark.slow
 def test_scores_that_may_not_be_seen_may_be_as_large_as_they_like(np_rng):
     query, key, value = (np_rng.normal(size=(B, M, N, 3)).astype(np.float32) for _ in range(3))
     gates = (np_rng.random((B, M, N, N)) < 0.7).astype(np.float32)

@@ -66,6 +66,7 @@ def test_each_direction_goes_on_from_its_own_state(kind):
         chex.assert_trees_all_close(got, want[0], rtol=1e-7, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_attention_that_is_shown_is_that_of_the_options():
     module = gnn.RAU(H, rescale=True, reset_after=True)
     params = drawn(module.init, XS, std=1.0, rng=2)

@@ -119,6 +119,7 @@ def test_a_run_without_its_words_is_exported_as_a_run(folders, capsys, tmp_path)
     assert export.read_config(tmp_path / "out")["gatedjax"]["kind"] == "run"
 
 
+@pytest.mark.slow
 def test_wrong_options_of_an_answer_are_refused(folders, document, capsys, tmp_path):
     args = ["answer", str(folders[1]), *document]
     text, path, figure = (tmp_path / name for name in ("text.txt", "d.txt", "map.png"))

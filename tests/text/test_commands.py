@@ -64,6 +64,7 @@ def jsonl(text):
     return [json.loads(line) for line in text.splitlines()]
 
 
+@pytest.mark.slow
 def test_training_leaves_one_folder_with_a_card_and_a_report(here):
     assert "model.run" not in names(here)
     config = export.read_config(here / "model")
@@ -253,6 +254,7 @@ def test_evaluation_agrees_with_prediction(here, tmp_path, capsys):
     assert metrics["share"] == pytest.approx(np.mean([one["share"] for one in found]))
 
 
+@pytest.mark.slow
 def test_an_explanation_agrees_with_predictions(here, tmp_path, capsys):
     def ask(*args):
         assert main([args[0], "model", *args[1:]]) == 0
@@ -414,6 +416,7 @@ def test_every_option_that_changes_data_or_network_is_known(here, tmp_path, monk
     assert facts_of(tmp_path / "run", monkeypatch, num_steps=3, minutes=1) == facts[0]
 
 
+@pytest.mark.slow
 def test_minutes_stop_a_run_that_holds_its_share(here, tmp_path, monkeypatch, capsys):
     clock = iter(range(0, 100_000, 5))
     monkeypatch.setattr(training_module.time, "monotonic", lambda: float(next(clock)))

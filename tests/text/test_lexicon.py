@@ -64,6 +64,7 @@ def test_the_example_of_the_card_loads_the_model(folder, monkeypatch):
     assert "chosen by validation" not in card
 
 
+@pytest.mark.slow
 def test_the_same_texts_give_the_same_bits(fitted, tmp_path):
     again = TextClassifier(seed=7).fit(X, Y)
     np.testing.assert_array_equal(again.predict_proba(QUERIES), fitted.predict_proba(QUERIES))
@@ -74,6 +75,7 @@ def test_the_same_texts_give_the_same_bits(fitted, tmp_path):
     assert loaded.report_ == json.loads(json.dumps(fitted.report_))
 
 
+@pytest.mark.slow
 def test_density_fixes_the_share_of_open_words(fitted):
     sparse = TextClassifier(share=0.25).fit(X, Y)
     assert sparse.report_["share"] == 0.25
@@ -311,6 +313,7 @@ def test_the_temperature_has_the_largest_likelihood():
     assert 0.1 <= choose_temperature(np.array([[0.6, 0.4], [0.4, 0.6]]), np.array([0, 1])) < 1
 
 
+@pytest.mark.slow
 def test_a_temperature_is_used_only_if_the_texts_are_evidence_for_it():
     rng = np.random.default_rng(0)
     used = {1.0: 0, 0.5: 0, 2.0: 0}

@@ -68,6 +68,7 @@ def test_a_share_that_is_shown_as_zero_is_left_out(here, capsys):
     assert "letters: Latin 100.0%\n" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_the_header_of_a_second_file_is_set_aside_by_its_reason(here, capsys, mark):
     one = mark + write_csv(here / "one.csv", TEXTS).read_text()

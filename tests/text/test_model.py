@@ -361,6 +361,7 @@ def check_network(model, texts):
         assert least - 1e-4 <= first.attention.sum() <= 1 + 1e-4
 
 
+@pytest.mark.slow
 def test_no_selector_of_own_text_has_a_gradient_without_a_bound():
     configs = [network.config for networks in (TEXT, PAIR, TAGS) for network in networks.values()]
     caps = [

@@ -63,6 +63,7 @@ def run(capsys, *args):
     return list(map(json.loads, capsys.readouterr().out.splitlines()))
 
 
+@pytest.mark.slow
 def test_unknown_words_are_marked_and_counted_apart(fitted, folder, capsys, tmp_path):
     (line,) = run(capsys, "predict", folder, f"{LETTERS} parcel zzz")
     # The letters of the first two resemble known words, and nothing resembles the last.
@@ -114,6 +115,7 @@ def test_the_explanation_of_the_prior_is_the_prior_alone(fitted, text):
     assert "The probability of each class is its (weighted) frequency" in shown
 
 
+@pytest.mark.slow
 def test_the_reports_count_the_texts_that_are_not_read(folder, fitted, tmp_path, capsys):
     texts = [*ROWS[:20], *((f"{UNKNOWN} {i}", "other") for i in range(7)), (CLOSED, "billing")]
     path, out = write_csv(tmp_path / "test.csv", texts), tmp_path / "m.json"

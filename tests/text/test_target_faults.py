@@ -88,6 +88,7 @@ def write_labels(path, rows):
             file.write(json.dumps({"text": text, "label": labels}) + "\n")
 
 
+@pytest.mark.slow
 def test_labels_that_training_leaves_out_are_named_and_saved(tmp_path, capsys):
     rows = [(text, [label]) for text, label in TEXTS]
     rows[0][1].append("rare")
@@ -164,6 +165,7 @@ def test_validation_texts_must_have_a_label(tmp_path, capsys):
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.slow
 def test_a_number_has_the_usual_notation(tmp_path, capsys):
     rows = [(text, f"{len(text)}.5") for text, _ in TEXTS]
     write_csv(tmp_path / "lengths.csv", [*rows, ("an old film", "1_0"), ("a new film", " 1e1 ")])

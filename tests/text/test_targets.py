@@ -119,6 +119,7 @@ def labelled_file(folder, kind, part="test"):
     return str(folder / f"{kind}_{part}.{'txt' if kind == 'labels' else 'csv'}")
 
 
+@pytest.mark.slow
 def test_numbers_that_differ_are_counted_as_unequal(folder):
     """A number has no probabilities, so that its logit must be compared."""
     model = LexiconModel.load(folder / "regression")
@@ -189,6 +190,7 @@ def test_forms_of_labels_give_the_same_bits(folder, tmp_path):
     assert names == [set(prediction.labels) for prediction in reasons(lists, X)]
 
 
+@pytest.mark.slow
 def test_unknown_labels_are_counted_and_missed(folder, tmp_path, capsys):
     (tmp_path / "u.txt").write_text("__label__sport __label__tea goal match\n__label__art song\n")
     assert main(["evaluate", str(folder / "labels"), str(tmp_path / "u.txt")]) == 0

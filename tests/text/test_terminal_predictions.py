@@ -83,6 +83,7 @@ def in_terminal(folder, *commands, columns):
     return out.split("<end>\n")[:-1]
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_blocks_and_tables_that_are_no_wider(tmp_path):
     TextClassifier.train(TEXTS, share=0.3).save(tmp_path / "model")
     rows = [(f"{LONG * 3}{n}", "good" * (n % 2) * 20 or "bad") for n in range(18)]

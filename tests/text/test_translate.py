@@ -96,6 +96,7 @@ def test_faults_of_the_input_and_the_references_are_one_line(
     assert "as many lines as the input, 0, and at least one, got 0" in refused(args, capsys)
 
 
+@pytest.mark.slow
 def test_a_full_standard_output_is_an_error_in_one_line(folders, capsys, monkeypatch):
     class Full(io.StringIO):
         def write(self, text):

@@ -195,6 +195,7 @@ def test_a_save_that_failed_is_no_checkpoint(tmp_path):
     assert names(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_line_that_does_not_fit_on_the_disk_names_its_file(tmp_path):
     log = MetricsLog(tmp_path / "metrics.jsonl")
     log.begin(None)

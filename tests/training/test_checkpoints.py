@@ -204,6 +204,7 @@ def test_a_failure_of_a_save_ends_a_run_soon(method, last, tmp_path, monkeypatch
 
 
 # what Orbax leaves open when it cannot write a file
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_full_disk_keeps_the_steps_and_a_read_only_one_can_be_read(tmp_path):

@@ -498,6 +498,7 @@ class Clock:
         return self.now
 
 
+@pytest.mark.slow
 def test_compilation_is_not_part_of_the_estimated_time(monkeypatch, capsys):
     clock = Clock()
     monkeypatch.setattr(progress, "time", clock)

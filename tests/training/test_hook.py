@@ -28,6 +28,7 @@ SGD = optax.sgd(0.05)
 COSINE = optax.cosine_decay_schedule(0.05, 10)
 
 
+@pytest.mark.slow
 def test_a_hook_sees_the_state_and_the_line_of_each_log_and_evaluation():
     calls, events = [], []
 
@@ -129,6 +130,7 @@ def test_the_log_has_the_learning_rate_of_the_last_update(optimizer, options, ra
     np.testing.assert_allclose(found, rates, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_tracker_of_the_page_receives_the_metrics():
     text = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
     code = next(part for part in text.split("\n```")[1::2] if "wandb.log(" in part)

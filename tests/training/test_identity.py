@@ -306,6 +306,7 @@ def function(x):
     assert len(found) == 1
 
 
+@pytest.mark.slow
 def test_a_sharding_constraint_may_be_of_another_number_of_devices():
     def of(count, name="data"):
         auto = (jax.sharding.AxisType.Auto,)

@@ -141,6 +141,7 @@ def test_an_average_is_evaluated_with_what_is_frozen():
     assert results[0].history[-1]["loss"] == pytest.approx(mean_error(best), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_parameters_to_evaluate_can_be_given():
     half = lambda params, opt_state: jax.tree.map(lambda p: p / 2, params)  # noqa: E731
     result = plane(evaluation=HELD_OUT, eval_params=half)

@@ -189,6 +189,7 @@ def test_a_signal_in_the_last_step_or_without_a_workdir_is_told(tmp_path):
     assert (result.stopped, result.signal, result.steps) == ("signal", signal.SIGTERM, 2)
 
 
+@pytest.mark.slow
 def test_a_signal_to_another_process_stops_this_one_too(monkeypatch):
     # what the other one tells wherever they agree
     monkeypatch.setattr("gatedjax.training.loop.gather", lambda x: np.array([[signal.SIGINT, 0]]))
