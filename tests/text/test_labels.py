@@ -171,6 +171,13 @@ def test_arrays_of_labels_keep_what_they_are(labels):
         assert list(map(type, found)) == list(map(type, labels))
 
 
+@pytest.mark.parametrize("labels", [("a", "bc"), (0, 1), (0.5, 1.5)])
+def test_arrays_of_labels_of_one_type_have_its_dtype(labels):
+    one = classifier(labels, labels)
+    for found in (one.predict(TEXTS), one.classes_):
+        assert found.dtype == np.array(labels).dtype
+
+
 def test_fit_warns_where_the_class_of_a_label_is_spelt_otherwise(monkeypatch):
     monkeypatch.setattr(_estimator, "train_any", lambda kind, table, *rest, **more: list(table))
     one, taken = TextClassifier("ganet"), []

@@ -179,7 +179,8 @@ def test_a_number_has_the_usual_notation(tmp_path, capsys):
     assert metrics["n"] == 2
     with pytest.raises(ValueError, match="y must be finite numbers, got '1_0' at position 0"):
         model.score(X[:2], ["1_0", "10"])
-    assert not are_numbers(["1", "1_0"])
+    for text in ("1_0", "3,5", "1,000"):
+        assert not are_numbers(["1", text])
 
 
 @pytest.mark.slow
