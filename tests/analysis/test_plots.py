@@ -60,6 +60,14 @@ def test_heatmap_is_darker_where_the_weight_is_larger():
     assert np.all(np.diff(np.array(light)[[0, 1, 6, 7]][order]) < 0)
 
 
+def test_heatmap_of_a_text_of_several_lines_has_each_weight_at_its_word():
+    words, weights = [f"word{number}" for number in range(30)], np.linspace(0.1, 1, 30)
+    cells = boxes(analysis.plot_heatmap([("rising", words, weights, None)]))[:30]
+    assert len({cell.get_y() for cell in cells}) > 1
+    light = [np.dot(cell.get_facecolor()[:3], (0.2126, 0.7152, 0.0722)) for cell in cells]
+    assert np.all(np.diff(light) < 0)
+
+
 def test_heatmap_shows_every_word_and_number_once_per_place():
     shown = texts(analysis.plot_heatmap(rows(), title="label: positive"))
     assert [text for text in shown if text in WORDS] == WORDS  # one line of words for both rows

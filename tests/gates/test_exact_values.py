@@ -89,7 +89,7 @@ def test_enumeration_has_the_gradients_of_the_table():
 
 def test_rebar_and_relax_have_the_exact_mean_whatever_their_control_variate():
     # the integrand has no kink in v, and in u only where the gate turns
-    for estimator in [gates.Rebar(1.0, 0.3), gates.Relax(lambda z: jnp.sum(jnp.sin(z / 4)))]:
+    for estimator in [gates.Rebar(1.0, -0.1), gates.Relax(lambda z: jnp.sum(jnp.sin(z / 4)))]:
         mean, variance = moments(estimator, 1.0, 0.49)
         # the second is unbounded in the logarithms of u, which Gauss's rule follows less closely
         np.testing.assert_allclose(mean, GRADIENT[1.0, 0.49], rtol=2e-3)

@@ -298,6 +298,10 @@ def test_word_embedding_starts_from_the_table_and_keeps_padding_zero(rng):
         jax.eval_shape(gnn.WordEmbedding(5, 3, initial=table).init, rng, np.array([[0]]))
     with pytest.raises(TypeError, match="tokens"):
         jax.eval_shape(module.apply, variables, np.array([[0.5]]))
+    narrow = gnn.WordEmbedding(4, 3, dtype=jnp.bfloat16)
+    vectors, stored = jax.eval_shape(narrow.init_with_output, rng, np.array([[1]]))
+    assert vectors.dtype == jnp.bfloat16
+    assert stored["params"]["embedding"].dtype == jnp.float32
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16])

@@ -120,6 +120,8 @@ def test_explanations_of_the_lines_of_standard_input(here, capsys, monkeypatch):
     assert [one["tokens"] for one in found] == [["dull", "film"], [], ["warm"]]
     assert main(["explain", "model", "dull film", "", "warm", "--json"]) == 0
     assert jsonl(capsys.readouterr().out) == found
+    assert main(["explain", "model", "-", "warm", "--json"]) == 0  # a text beside another one
+    assert [one["tokens"] for one in jsonl(capsys.readouterr().out)][1:] == [["warm"]]
     for content, message in (
         (b"", "TEXT - must be lines of standard input, got an empty input"),
         (b"dull\ncaf\xe9\n", "line 2 of standard input must be a text: not utf-8: byte 0xe9"),
