@@ -255,6 +255,7 @@ OF_FIT = [
     ({"config": options(accumulate=4), "parallel": make_parallel("single")},
      "parallel|accumulate of config, 4|got 1"),
     *(({"steps": value}, f"steps must be an integer|got {value!r}") for value in ("10", 2.5, True)),
+    ({"steps": 0}, "num_steps must be at least 1|got 0"),
     ({"workdir": ""}, "workdir must be the path of a folder|got ''"),
     *(({"params": params} | {"task": Plane(), "train": Points(), "evaluation": None},
        f"params must have|{parts}")
