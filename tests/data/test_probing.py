@@ -7,6 +7,7 @@ import pytest
 
 from experiments.ssan.sentences import restore_word
 from gatedjax import data
+from gatedjax._commands._data_check import check
 from gatedjax.data import _prepared
 from gatedjax.data.sets._probing import classes_of
 from gatedjax.data.sets._reordering import move_word
@@ -55,6 +56,17 @@ def test_a_probe_has_the_labels_of_its_training_part_in_their_order(raw):
     assert classes_of([]) == ()
     same = data.load("senteval_tree_depth", "test", manual_dir=raw)
     assert [e["label"] for e in same] == [e["label"] for e in parts["test"]]
+
+
+def test_the_check_names_the_lines_of_the_file_of_all_parts(tmp_path):
+    marks = ["tr", "va", "te", "tr", "te", "va"]
+    lines = [f"{mark}\tO\tsentence {number} ." for number, mark in enumerate(marks, 1)]
+    (tmp_path / "bigram_shift.txt").write_text("\n".join(lines) + "\n")
+    texts = check("senteval_bigram_shift", manual_dir=tmp_path).texts
+    found = {
+        split: [int(text.place.split(":")[-1]) for text in part] for split, part in texts.items()
+    }
+    assert found == {"train": [1, 4], "validation": [2, 6], "test": [3, 5]}
 
 
 def test_a_label_that_no_training_line_has_is_named(raw):

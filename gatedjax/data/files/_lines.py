@@ -24,7 +24,7 @@ class FileRow:
     index: int  # in the official part, from 0
     label: int  # 0 in sets without classes
     content: Any  # the result of the parser, such as a text or a tree
-    file: str = ""  # the place of the text, a file or FILE:LINE, if rows are not lines
+    file: str = ""  # the place of the text, a file or FILE:LINE, if its line is not index + 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +70,11 @@ def parse_lines(
             yield number, error
 
 
+def _place(path: AnyPath, number: int, index: int) -> str:
+    """Returns the place of a line, FILE:LINE, if it does not follow from the index of its row."""
+    return "" if number == index + 1 else f"{path}:{number}"
+
+
 def read_lines(
     path: AnyPath,
     parse: Callable[[str], tuple[int, Any]],
@@ -83,7 +88,7 @@ def read_lines(
         if isinstance(result, LineError):
             quarantine.append(Quarantined(str(path), number, str(result)))
         else:
-            rows.append(FileRow(index, *result))
+            rows.append(FileRow(index, *result, file=_place(path, number, index)))
         index += 1
     return FileRows(tuple(rows), tuple(quarantine), counted=index)
 
@@ -113,9 +118,8 @@ def read_pairs(
         try:
             if isinstance(target, LineError):
                 raise target
-            # The place of a line follows from its index, unless lines before it are no sentences.
-            place = "" if first == index + 1 else f"{path.source}:{first}"
-            rows.append(FileRow(index, 0, join(source, target), place))
+            content = join(source, target)
+            rows.append(FileRow(index, 0, content, _place(path.source, first, index)))
         except LineError as error:
             quarantine.append(Quarantined(str(path.target), second, str(error)))
     return FileRows(tuple(rows), tuple(quarantine), counted=len(sources))
