@@ -1,5 +1,6 @@
 """Strict settings for every test, made before JAX starts."""
 
+import contextlib
 import importlib
 import os
 import signal
@@ -64,6 +65,18 @@ def programs_of_this_file(request):
     programs.of_files[file] += programs.processor_seconds() - begin
 
 
+@contextlib.contextmanager
+def runs_with(make_parallel, program_digest):
+    """Gives `fit` its devices and the digests of its programs by these functions."""
+    fit, identity = (importlib.import_module(f"gatedjax.training.{n}") for n in ("fit", "identity"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fit, "make_parallel", make_parallel)
+        patch.setattr(identity, "program_digest", program_digest)
+        fit.shared_parallel.cache_clear()  # of the devices of other runs
+        yield
+    fit.shared_parallel.cache_clear()
+
+
 @pytest.fixture(scope="module", autouse=True)
 def short_runs(request):
     """Outside of the tests of training, a run uses one device and lowers its programs once.
@@ -74,30 +87,21 @@ def short_runs(request):
     if "training" in request.path.parts:
         yield
         return
-    fit, identity = (importlib.import_module(f"gatedjax.training.{n}") for n in ("fit", "identity"))
-    make_parallel, program_digest = fit.make_parallel, identity.program_digest
+    from gatedjax.training.identity import program_digest
+    from gatedjax.training.parallel import make_parallel
 
     def on_one_device(kind="sharding", **options):
         return make_parallel("single" if kind == "sharding" else kind, **options)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fit, "make_parallel", on_one_device)
-        patch.setattr(identity, "program_digest", lambda *_: "")
-        fit.shared_parallel.cache_clear()
+    with runs_with(on_one_device, lambda *_: ""):
         yield make_parallel, program_digest
-    fit.shared_parallel.cache_clear()
 
 
 @pytest.fixture
-def whole_runs(short_runs, monkeypatch):
+def whole_runs(short_runs):
     """Gives a test the devices and the digests that `short_runs` leaves out."""
-    make_parallel, program_digest = short_runs
-    fit, identity = (importlib.import_module(f"gatedjax.training.{n}") for n in ("fit", "identity"))
-    monkeypatch.setattr(fit, "make_parallel", make_parallel)
-    monkeypatch.setattr(identity, "program_digest", program_digest)
-    fit.shared_parallel.cache_clear()
-    yield
-    fit.shared_parallel.cache_clear()
+    with runs_with(*short_runs):
+        yield
 
 
 @pytest.fixture

@@ -93,9 +93,8 @@ def measures(params, words, scores, deletion, own=False):
 def test_measures_equal_loops_over_the_words(deletion, batch, np_rng):
     model, params = network()
     scores = np_rng.normal(size=batch["tokens"].shape)
-    scores[np.arange(scores.shape[1]) >= np.array(LENGTHS)[:, None]] = (
-        np.nan
-    )  # where there is no word
+    is_padding = np.arange(scores.shape[1]) >= np.array(LENGTHS)[:, None]
+    scores[is_padding] = np.nan
     found = faithfulness(
         model, params, batch, deletion=deletion, shares=SHARES, others={"given": scores}
     )

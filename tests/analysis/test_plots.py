@@ -30,6 +30,10 @@ def boxes(figure):
     return [patch for patch in figure.axes[0].patches if isinstance(patch, mpl.patches.Rectangle)]
 
 
+def lightness(cells):
+    return np.array([cell.get_facecolor()[:3] for cell in cells]) @ (0.2126, 0.7152, 0.0722)
+
+
 def test_heatmap_shades_small_weights_as_it_shades_large_ones():
     def shades(unit):
         figure = analysis.plot_heatmap([("gradient", WORDS, WEIGHTS * unit, None)])
@@ -55,17 +59,15 @@ def test_heatmap_marks_open_and_closed_gates():
 def test_heatmap_is_darker_where_the_weight_is_larger():
     # the row with the largest weights is the last
     cells = boxes(analysis.plot_heatmap(rows()[::-1]))[9:18]
-    light = [np.dot(cell.get_facecolor()[:3], (0.2126, 0.7152, 0.0722)) for cell in cells]
     order = np.argsort(WEIGHTS[[0, 1, 6, 7]])
-    assert np.all(np.diff(np.array(light)[[0, 1, 6, 7]][order]) < 0)
+    assert np.all(np.diff(lightness(cells)[[0, 1, 6, 7]][order]) < 0)
 
 
 def test_heatmap_of_a_text_of_several_lines_has_each_weight_at_its_word():
     words, weights = [f"word{number}" for number in range(30)], np.linspace(0.1, 1, 30)
     cells = boxes(analysis.plot_heatmap([("rising", words, weights, None)]))[:30]
     assert len({cell.get_y() for cell in cells}) > 1
-    light = [np.dot(cell.get_facecolor()[:3], (0.2126, 0.7152, 0.0722)) for cell in cells]
-    assert np.all(np.diff(light) < 0)
+    assert np.all(np.diff(lightness(cells)) < 0)
 
 
 def test_heatmap_shows_every_word_and_number_once_per_place():
