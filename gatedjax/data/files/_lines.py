@@ -88,7 +88,7 @@ def read_lines(
         if isinstance(result, LineError):
             quarantine.append(Quarantined(str(path), number, str(result)))
         else:
-            rows.append(FileRow(index, *result, file=_place(path, number, index)))
+            rows.append(FileRow(index, *result, _place(path, number, index)))
         index += 1
     return FileRows(tuple(rows), tuple(quarantine), counted=index)
 
