@@ -88,7 +88,8 @@ def read_lines(
         if isinstance(result, LineError):
             quarantine.append(Quarantined(str(path), number, str(result)))
         else:
-            rows.append(FileRow(index, *result, _place(path, number, index)))
+            label, content = result
+            rows.append(FileRow(index, label, content, _place(path, number, index)))
         index += 1
     return FileRows(tuple(rows), tuple(quarantine), counted=index)
 
