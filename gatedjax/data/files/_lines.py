@@ -71,7 +71,7 @@ def parse_lines(
 
 
 def _place(path: AnyPath, number: int, index: int) -> str:
-    """Returns the place of a line, FILE:LINE, if it does not follow from the index of its row."""
+    # Lines of other parts, or that are no sentences, may come before.
     return "" if number == index + 1 else f"{path}:{number}"
 
 
@@ -119,8 +119,7 @@ def read_pairs(
         try:
             if isinstance(target, LineError):
                 raise target
-            content = join(source, target)
-            rows.append(FileRow(index, 0, content, _place(path.source, first, index)))
+            rows.append(FileRow(index, 0, join(source, target), _place(path.source, first, index)))
         except LineError as error:
             quarantine.append(Quarantined(str(path.target), second, str(error)))
     return FileRows(tuple(rows), tuple(quarantine), counted=len(sources))

@@ -72,12 +72,9 @@ def parse(line: str) -> tuple[int, tuple[str, str]]:
 
 def read_rows(path: AnyPath, part: str) -> FileRows:
     """Reads the lines of a part from the file with the lines of all parts."""
-    starts = {name: f"{mark}\t".encode() for name, mark in MARKS.items()}
-    other_starts = tuple(start for name, start in starts.items() if name != "train")
+    parts = {f"{mark}\t".encode(): name for name, mark in MARKS.items()}
     # Lines with an unknown mark belong to "train", where they are set aside.
-    if part == "train":
-        return read_lines(path, parse, selects=lambda line: not line.startswith(other_starts))
-    return read_lines(path, parse, selects=lambda line: line.startswith(starts[part]))
+    return read_lines(path, parse, selects=lambda line: parts.get(line[:3], "train") == part)
 
 
 def _example(row: FileRow, example_id: int, classes: Sequence[str] = ()) -> Example:
