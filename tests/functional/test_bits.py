@@ -13,7 +13,7 @@ def test_no_two_features_and_no_two_heads_share_their_bits():
     # more than one block of the generator holds: 8 features, 2 or 8 heads
     @jax.jit
     def draws(keys):
-        places = jnp.arange(6)
+        places = jnp.array([0, 1, 2, 7, 1 << 10, (1 << 20) - 1])
         return (
             F.feature_bytes(keys, 6, 19),
             F.pair_uniform(keys, 5, places, 6),
@@ -21,6 +21,7 @@ def test_no_two_features_and_no_two_heads_share_their_bits():
         )
 
     features, noise, heads = map(np.asarray, draws(KEYS))
+    assert len(np.unique(noise)) == noise.size  # no place of a long text is that of another head
     for axis, drawn in ((2, features), (1, noise), (1, heads), (0, features), (0, heads)):
         columns = np.moveaxis(drawn, axis, 0).reshape(drawn.shape[axis], -1)
         assert len(np.unique(columns, axis=0)) == len(columns)

@@ -68,7 +68,8 @@ def test_traced_positions_have_the_rows_of_the_table():
     positions = np.arange(40)
     traced = jax.jit(sinusoids, static_argnums=1)(positions, 6)
     np.testing.assert_allclose(traced, sinusoids(positions, 6), rtol=1e-5, atol=1e-5)
-    assert sinusoids(positions, 6, jnp.bfloat16).dtype == jnp.bfloat16
+    narrow = functools.partial(sinusoids, width=6, dtype=jnp.bfloat16)
+    assert narrow(positions).dtype == jax.eval_shape(narrow, positions).dtype == jnp.bfloat16
 
 
 def biases(table, queries, keys, upstream):

@@ -123,28 +123,10 @@ def heads(rng, width=H, dtype=jnp.float32):
     return tuple(jax.random.normal(k, (B, M, N, width), dtype) for k in keys)
 
 
-@pytest.mark.slow
-def test_everything_selected_is_standard_attention(rng):
-    q, k, v = heads(rng)
-    mask = jnp.asarray(MASK)
-    ones = jnp.ones((B, 1, N, N))
-    output, weights = jax.jit(lambda *x: F.selective_attention(*x, mask=mask, hard=True))(
-        q, k, v, ones
-    )
-    scores = jnp.einsum("bmqd,bmkd->bmqk", q, k) / np.sqrt(H)
-    standard = F.masked_softmax(scores, mask[:, None, None, :])
-    np.testing.assert_allclose(weights, standard, **F32)
-    np.testing.assert_allclose(output, jnp.einsum("bmqk,bmkd->bmqd", standard, v), **F32)
-    soft, _ = F.relaxed_selective_attention(q, k, v, jnp.zeros((1, 1, 1, 1)), mask=mask)
-    np.testing.assert_allclose(soft, output, **F32)
-    gated, _ = F.selective_attention(q, k, v, ones, mask=mask)
-    np.testing.assert_allclose(gated, output, **F32)
-
-
 @pytest.mark.parametrize("hard", [False, True])
 def test_a_query_without_selected_keys_follows_the_rule(hard, rng):
     q, k, v = heads(rng)
-    mask = jnp.asarray(MASK)
+    mask = jnp.asarray(MASK if hard else MASK[:, None])  # also with an axis of heads
     gates = jnp.ones((1, 1, N, N)).at[:, :, 0].set(0)
 
     def run(empty):
@@ -182,11 +164,13 @@ def test_without_eps_a_query_that_selects_nothing_still_has_no_weights(arrays, x
     assert all(np.isfinite(slope).all() for slope in slopes)
 
 
-def test_without_renormalisation_the_softmax_is_only_cut(arrays):
-    e, a, _ = arrays
-    got = weights_of(jnp.asarray(e), jnp.asarray(a), renormalise=False)
-    softmax = F.masked_softmax(jnp.asarray(e), jnp.asarray(MASK)[:, None, None, :])
-    np.testing.assert_allclose(got, softmax * a, **F32)
+def test_without_renormalisation_the_softmax_is_only_cut(arrays, rng):
+    q, k, v = heads(rng)
+    gates = jnp.asarray(arrays[1], jnp.float32)
+    _, softmax = F.selective_attention(q, k, v, jnp.ones_like(gates), MASK)
+    for hard in (False, True):
+        _, got = F.selective_attention(q, k, v, gates, MASK, hard=hard, renormalise=False)
+        np.testing.assert_allclose(got, softmax * gates, **F32)
 
 
 def test_no_word_at_all(rng):
@@ -227,13 +211,14 @@ def test_source_to_token_is_a_softmax_per_feature(np_rng, x64):
     np.testing.assert_allclose(one, states[:, 0], **F64)
 
 
-@pytest.mark.slow
-def test_a_cache_takes_as_many_tokens_as_it_has_room_for():
-    empty, token = jnp.zeros((1, 2, 3, 4)), jnp.ones((1, 2, 1, 4))
+def test_a_cache_takes_as_many_tokens_as_it_has_room_for_in_its_dtype():
+    empty, token = jnp.zeros((1, 2, 3, 4), jnp.bfloat16), jnp.ones((1, 2, 1, 4))
     cache = F.AttentionCache(empty, empty, jnp.zeros((1, 3), bool), jnp.array(0))
-    for _ in range(3):
-        cache = F.append_to_cache(cache, token, token)
-    assert cache.mask.all()
-    assert (cache.value == 1).all()
+    for real in (True, False, True):
+        cache = F.append_to_cache(cache, token, 2 * token, mask=np.array([[real]]))
+    np.testing.assert_array_equal(cache.mask, [[True, False, True]])
+    np.testing.assert_array_equal(cache.key, np.ones(empty.shape))
+    np.testing.assert_array_equal(cache.value, 2 * cache.key)
+    assert cache.key.dtype == cache.value.dtype == empty.dtype
     with pytest.raises(ValueError, match="room for 1 more tokens, got 3 of 3 used"):
         F.append_to_cache(cache, token, token)

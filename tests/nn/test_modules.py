@@ -53,17 +53,22 @@ def test_bidirectional_stack_equals_the_functional_calls():
 
 def test_lengths_say_what_their_mask_says():
     xs, lengths = normal(3, 6, 4), np.array([6, 2, 0])
-    mask, module = real(lengths, 6), gnn.RAU(5)
+    options = {"rescale": True, "reset_after": True}
+    mask, module = real(lengths, 6), gnn.RAU(5, **options)
     variables = filled(module, xs)
 
     @jax.jit
     def run(variables, xs, mask, lengths):
         weigh = functools.partial(module.apply, variables, xs, method="attention_weights")
         by_length = module.apply(variables, xs, lengths=lengths), weigh(lengths=lengths)
-        return by_length, (module.apply(variables, xs, mask), weigh(mask))
+        weights = weights_of(F.RAUWeights, variables["params"])
+        shown = F.rau_attention(weights, xs, mask, **options)
+        return by_length, (module.apply(variables, xs, mask), weigh(mask)), shown
 
-    by_length, by_mask = run(variables, xs, mask, lengths)
+    by_length, by_mask, shown = run(variables, xs, mask, lengths)
     chex.assert_trees_all_equal(by_length, by_mask)
+    np.testing.assert_allclose(by_mask[1], shown, **F32)
+    np.testing.assert_allclose(shown.mean(-1), mask, **F32)
     with pytest.raises(ValueError, match="mask or lengths must be None"):
         jax.eval_shape(functools.partial(module.apply, lengths=lengths), variables, xs, mask)
 

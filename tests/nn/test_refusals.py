@@ -36,6 +36,10 @@ def cell(kind, features=4, inputs=(XS,), initial=None, **options):
     return made(kind(features, **options), *inputs, initial=initial)
 
 
+def noisy(ids):
+    return made(gnn.GRU(4, recurrent_dropout=0.5), XS, deterministic=False, example_id=ids)
+
+
 def applied(module, *inputs):
     """Applies a module whose parameters are for other inputs."""
     params = jax.eval_shape(module.init, jax.random.key(0), XS)
@@ -163,6 +167,19 @@ TABLE |= {
             made(gnn.GRU(4, num_layers=2), XS, initial=np.zeros((3, 4), np.float32)),
             "initial|carry per layer (2)|ndarray|tuple",
         ),
+        (made(gnn.GRU(4), XS, initial=(XS[:, 0],)), "initial|(3, 4)|(3, 6)"),
+    ],
+    "layers": [
+        (made(gnn.LSTM(4), XS, gates=XS[..., 0], resets=MASK), "resets|None|gates"),
+        (noisy(np.arange(2)), "example_id|(3,)|(2,)"),
+        (noisy(XS[:, 0, 0]), "example_id|integers|float32", TypeError),
+        *(
+            (lambda o=option: gnn.RAU(4, **o).apply({}, XS, method="attention_weights"), parts)
+            for option, parts in (
+                ({"num_layers": 2}, "num_layers=1|num_layers=2"),
+                ({"bidirectional": True}, "bidirectional=False|bidirectional=True"),
+            )
+        ),
     ],
     "AttentionGatedTransform": [
         (transform(num_layers=2, ablate_above=2), "ablate_above|[0, 1]|2"),
@@ -203,6 +220,10 @@ TABLE |= {
             "source.key|(3, 2, 4, 2)|(3, 2, 4, 3)",
         ),
         (
+            selective(selector="none", given={"source": CACHE._replace(value=HEADS)}),
+            "source.value|(3, 2, 4, 3)|(3, 2, 5, 4)",
+        ),
+        (
             selective(given={"source": XS[:, :4], "source_mask": OF_FLAX[..., :4]}),
             "source_mask|(3, 4)|pair_mask",
         ),
@@ -217,6 +238,7 @@ TABLE |= {
             lambda: gnn.SelectiveSelfAttention(2).initial_cache(3, 5),
             "features|initial_cache|None",
         ),
+        (lambda: gnn.SelectiveSelfAttention(2).initial_cache(3, 0, 6), "size|1|0"),
     ],
     "SourceToToken": [(made(gnn.SourceToToken(), XS, MASK[:, :4]), "mask|(3, 5)|(3, 4)")],
     "Recurrent": [

@@ -148,8 +148,12 @@ def test_what_was_selected_is_counted_over_the_pairs_that_may_see_each_other(nam
     logits = np.asarray(results[1].logits)
     p = 1 / (1 + np.exp(-logits))
     real = allowed & MASK[:, None, :, None]
-    mean = np.where(real, p, 0).sum((2, 3)) / np.maximum(real.sum((2, 3)), 1)
-    np.testing.assert_allclose(results[1].probability, mean.mean(1), **F32)
+    chosen = np.where(results[1].gates > 0, p, 1 - p)
+    pairs = {"probability": p, "log_prob": np.log(chosen)}
+    pairs["entropy"] = -p * np.log(p) - (1 - p) * np.log(1 - p)
+    for name, values in pairs.items():
+        mean = np.where(real, values, 0).sum((2, 3)) / np.maximum(real.sum((2, 3)), 1)
+        np.testing.assert_allclose(getattr(results[1], name), mean.mean(1), **F32)
 
 
 def decoded(name, **options):

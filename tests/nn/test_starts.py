@@ -64,20 +64,3 @@ def test_each_direction_goes_on_from_its_own_state(kind):
     np.testing.assert_allclose(outputs, jnp.concatenate([x[1] for x in each], -1), atol=1e-6)
     for got, want in zip(carries, each, strict=True):
         chex.assert_trees_all_close(got, want[0], rtol=1e-7, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_the_attention_that_is_shown_is_that_of_the_options():
-    module = gnn.RAU(H, rescale=True, reset_after=True)
-    params = drawn(module.init, XS, std=1.0, rng=2)
-    weights = weights_of(F.RAUWeights, params["params"])
-    options = {"rescale": True, "reset_after": True}
-
-    @jax.jit
-    def both(params, weights):
-        shown = module.apply(params, XS, MASK, method=gnn.RAU.attention_weights)
-        return shown, F.rau_attention(weights, XS, MASK, **options)
-
-    shown, want = both(params, weights)
-    np.testing.assert_allclose(shown, want, atol=1e-6)
-    np.testing.assert_allclose(shown.mean(-1), MASK, atol=1e-6)
