@@ -254,6 +254,8 @@ LIKE_THE_FIRST = {
 }
 # name -> a result of float32 for x and y of bfloat16, or of either
 WIDE = {
+    "scaled_dot_product": F.scaled_dot_product,
+    "selective_attention": lambda x, y: F.selective_attention(x, x, y, jnp.ones((2, 3, 3)))[1],
     "gated_attention of a vector": lambda x, y: F.gated_attention(x, y[:, 0])[1],
     "selection_counts": lambda x, y: F.selection_counts(x[None]),
     "selection_entropy": lambda x, y: F.selection_entropy(x[None]),

@@ -24,11 +24,6 @@ def test_scores_are_products_over_the_root_of_the_width(lead, np_rng):
     np.testing.assert_allclose(got, wanted, **F32)
 
 
-def test_half_precision_has_scores_of_float32(np_rng):
-    query = np_rng.normal(size=(3, 4)).astype(jnp.bfloat16)
-    assert jax.eval_shape(scaled_dot_product, query, query).dtype == jnp.float32
-
-
 @pytest.mark.parametrize("product", [pair_products, weighted_values])
 @pytest.mark.parametrize(("q", "n", "h"), [(3, 5, 4), (64, 65, 8)])
 def test_derivatives_of_products_over_pairs_are_those_of_einsum(product, q, n, h, np_rng, x64):

@@ -1,8 +1,9 @@
-"""How recurrent modules start: kernels of every gate, carried states of both directions."""
+"""How modules start: initialisers and dtypes, kernels of gates, carried states of directions."""
 
 import itertools
 
 import chex
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +17,42 @@ from tests._weights import weights_of
 D, H = 3, 4
 XS = np.random.default_rng(0).normal(size=(2, 3, D)).astype(np.float32)
 MASK = np.array([[1, 1, 1], [1, 0, 0]], bool)
+IDS, LENGTHS = MASK.astype(np.int32), np.array([3, 1], np.int32)
+# module -> (kind, positional arguments, inputs, the dtype of its result under products of bfloat16)
+MODULES = {
+    "characters": (gnn.CharacterEncoder, (5, 2, 2, 2), (IDS, LENGTHS), jnp.bfloat16),
+    "gates lstm": (gnn.GatePredictor, ("lstm", 2), (XS, MASK), jnp.float32),
+    "gates fnn": (gnn.GatePredictor, ("fnn", 2), (XS, MASK), jnp.float32),
+    "gates att": (gnn.GatePredictor, ("att", 2), (XS, MASK), jnp.float32),
+    "hop": (gnn.GatedAttentionHop, (2,), (XS, XS), jnp.bfloat16),
+    "local": (gnn.LocalPosition, (), (XS[:, 0], LENGTHS), jnp.float32),
+    "pool": (gnn.AttentionPool, ("mlp1",), (XS, MASK), jnp.float32),
+    "score": (gnn.TokenScore, ("mlp1",), (XS,), jnp.float32),
+    "selective": (gnn.SelectiveSelfAttention, (1,), (XS, MASK), jnp.bfloat16),
+    "source": (gnn.SourceToToken, (), (XS, MASK), jnp.float32),
+    "words": (gnn.WordEmbedding, (5, 2), (IDS,), jnp.bfloat16),
+}
+VALUES = {"kernel": 2.0, "recurrent_kernel": 3.0, "bias": 4.0, "embedding": 5.0}
+
+
+def test_parameters_have_the_initialisers_and_results_the_dtype_of_their_module(rng):
+    given = {f"{name}_init": nn.initializers.constant(value) for name, value in VALUES.items()}
+
+    def start(key):
+        params = {}
+        for name, (kind, arguments, inputs, dtype) in MODULES.items():
+            options = {k: v for k, v in given.items() if k in kind.__dataclass_fields__}
+            module = kind(*arguments, dtype=jnp.bfloat16, param_dtype=jnp.float16, **options)
+            output, variables = module.init_with_output(key, *inputs)
+            assert jax.tree.leaves(output)[0].dtype == dtype, name
+            params[name] = variables["params"]
+        return params
+
+    for path, leaf in jax.tree.leaves_with_path(jax.jit(start)(rng)):
+        name, of_predictor = path[-1].key, path[0].key.startswith("gates")
+        assert leaf.dtype == jnp.float16, path
+        if name != "bias" or not of_predictor or path[1].key == "gate":  # b alone has `bias_init`
+            assert np.all(leaf == VALUES[name]), path
 
 
 @pytest.mark.slow
