@@ -11,7 +11,7 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax.nn._initializers import per_gate
+from gatedjax.nn._initializers import per_gate, symmetric_uniform
 from gatedjax.nn._keys import _warn_once
 from tests._drawn import drawn
 from tests._weights import weights_of
@@ -127,6 +127,9 @@ def test_initialisers_of_a_stack_draw_each_layer_and_gate(rng):
         np.testing.assert_array_equal(value, np.broadcast_to(want, value.shape), err_msg=name)
     drawn_blocks = per_gate(nn.initializers.normal(1.0), (0.0, 0.0))(rng, (2, 4), np.float32)
     assert np.abs(drawn_blocks[:, :2] - drawn_blocks[:, 2:]).min() > 0
+    draws = symmetric_uniform(0.05)(rng, (200,))
+    assert -0.05 <= draws.min() < -0.048
+    assert 0.048 < draws.max() <= 0.05
 
 
 @pytest.mark.parametrize("kind", [gnn.LSTM, gnn.RAU])

@@ -11,8 +11,6 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax.nn._initializers import symmetric_uniform
-from gatedjax.training.checkpoint import named as named_leaves
 from tests._drawn import drawn
 from tests._weights import weights_of
 from tests.tolerances import F32
@@ -167,30 +165,6 @@ def test_of_bfloat16_are_the_products_alone(kind):
         assert np.any(slope != slope.astype(jnp.bfloat16).astype(np.float32))
     if attention is not None:
         np.testing.assert_array_equal(*attention)
-
-
-NARROW = dict.fromkeys(("kernel_init", "recurrent_kernel_init"), symmetric_uniform(0.05))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "module",
-    [
-        gnn.LSTM(40, num_layers=2, **NARROW),
-        gnn.RAU(40, attn_hidden=30, bidirectional=True, **NARROW),
-        gnn.RAU(40, attention="matrix", **NARROW),
-    ],
-    ids=["lstm", "rau_hidden", "rau_matrix"],
-)
-def test_initialisers_draw_every_kernel_and_leave_the_biases(module, rng):
-    params = jax.jit(module.init)(rng, np.ones((1, 2, 30), np.float32))["params"]
-    for name, value in named_leaves(jax.tree.map(np.asarray, params)).items():
-        if value.ndim == 1:
-            forget = getattr(module, "forget_bias", 0.0)
-            assert set(np.unique(value)) <= {0.0, forget}, name
-        else:
-            assert 0.048 < value.max() <= 0.05, name
-            assert -0.05 <= value.min() < -0.048, name
 
 
 @pytest.mark.parametrize(

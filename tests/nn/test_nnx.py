@@ -165,6 +165,7 @@ def test_the_state_splits_merges_and_trains():
 def test_an_attention_decodes_and_attends_to_a_source_of_another_width():
     attention = gnnx.SelectiveSelfAttention(2, D, causal=True, selector="none", rngs=nnx.Rngs(0))
     cross = gnnx.SelectiveSelfAttention(1, D, source_features=2, features=D, rngs=nnx.Rngs(0))
+    assert attention.initial_cache(B, T, jnp.bfloat16).value.dtype == jnp.bfloat16
 
     @jax.jit
     def run(xs, query):

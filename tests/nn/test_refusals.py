@@ -46,6 +46,13 @@ def applied(module, *inputs):
     return lambda: jax.eval_shape(module.apply, params, *inputs)
 
 
+def of_biased(module):
+    """Applies a module with the parameters of a GRU with two biases."""
+    biased = gnn.GRU(4, reset_after=True)
+    params = jax.eval_shape(biased.init, jax.random.key(0), XS)
+    return lambda: jax.eval_shape(module.apply, params, XS)
+
+
 def rounded(module):
     """Applies a module whose parameters are integers."""
     params = jax.eval_shape(module.init, jax.random.key(0), XS)
@@ -100,7 +107,12 @@ TABLE = {
     for kind in CELLS
 }
 TABLE["GRU"] += [
-    (cell(gnn.GRU, gradient_clip=bound), f"gradient_clip|positive|{bound}") for bound in (0.0, -1.0)
+    (of_biased(gnn.GRU(4)), "params['layer_0']['forward']|recurrent_bias|reset_after=True"),
+    (of_biased(gnn.GRU(4, reset_after=True, recurrent_bias=False)), "recurrent_bias=True"),
+    *(
+        (cell(gnn.GRU, gradient_clip=bound), f"gradient_clip|positive|{bound}")
+        for bound in (0.0, -1.0)
+    ),
 ]
 TABLE["RAU"] += [
     (cell(gnn.RAU, attn_hidden=3, attention="concat"), "attn_hidden|0|'concat'|3"),
@@ -249,6 +261,15 @@ TABLE |= {
         (
             made(gnn.Recurrent(nn.GRUCell(4), implementation="persistent"), XS),
             "implementation|'scan'|'persistent'",
+        ),
+        (
+            lambda: gnnx.Recurrent(
+                functools.partial(nnx.GRUCell, hidden_features=4),
+                6,
+                recurrent_dropout=0.2,
+                rngs=nnx.Rngs(0),
+            ),
+            "recurrent_dropout|recurrent_dropout_mask|0.2",
         ),
         (made(gnn.Recurrent(lambda carry, x: (carry, x)), XS), "initial|initialize_carry"),
         (made(gnn.Recurrent(nn.GRUCell(4)), XS, gates=XS[..., 0]), "gates|GRUCell|LSTM"),

@@ -1,5 +1,6 @@
 """How modules start: initialisers and dtypes, kernels of gates, carried states of directions."""
 
+import functools
 import itertools
 
 import chex
@@ -11,6 +12,7 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._utils.types import PARAMETERS
 from tests._drawn import drawn
 from tests._weights import weights_of
 
@@ -24,15 +26,21 @@ MODULES = {
     "gates lstm": (gnn.GatePredictor, ("lstm", 2), (XS, MASK), jnp.float32),
     "gates fnn": (gnn.GatePredictor, ("fnn", 2), (XS, MASK), jnp.float32),
     "gates att": (gnn.GatePredictor, ("att", 2), (XS, MASK), jnp.float32),
+    "gru": (functools.partial(gnn.GRU, reset_after=True), (2,), (XS,), jnp.float32),
     "hop": (gnn.GatedAttentionHop, (2,), (XS, XS), jnp.bfloat16),
     "local": (gnn.LocalPosition, (), (XS[:, 0], LENGTHS), jnp.float32),
+    "lstm": (functools.partial(gnn.LSTM, forget_bias=0.0), (2, 2, True), (XS,), jnp.float32),
+    "matrix": (functools.partial(gnn.RAU, attention="matrix"), (2,), (XS,), jnp.float32),
     "pool": (gnn.AttentionPool, ("mlp1",), (XS, MASK), jnp.float32),
+    "rau": (functools.partial(gnn.RAU, attn_hidden=2), (2,), (XS,), jnp.float32),
     "score": (gnn.TokenScore, ("mlp1",), (XS,), jnp.float32),
     "selective": (gnn.SelectiveSelfAttention, (1,), (XS, MASK), jnp.bfloat16),
     "source": (gnn.SourceToToken, (), (XS, MASK), jnp.float32),
     "words": (gnn.WordEmbedding, (5, 2), (IDS,), jnp.bfloat16),
 }
 VALUES = {"kernel": 2.0, "recurrent_kernel": 3.0, "bias": 4.0, "embedding": 5.0}
+KINDS = dict.fromkeys(PARAMETERS.values(), 2.0) | VALUES
+KINDS |= {name: 4.0 for name in KINDS if name.endswith("bias")}
 
 
 def test_parameters_have_the_initialisers_and_results_the_dtype_of_their_module(rng):
@@ -41,7 +49,8 @@ def test_parameters_have_the_initialisers_and_results_the_dtype_of_their_module(
     def start(key):
         params = {}
         for name, (kind, arguments, inputs, dtype) in MODULES.items():
-            options = {k: v for k, v in given.items() if k in kind.__dataclass_fields__}
+            fields = getattr(kind, "func", kind).__dataclass_fields__
+            options = {k: v for k, v in given.items() if k in fields}
             module = kind(*arguments, dtype=jnp.bfloat16, param_dtype=jnp.float16, **options)
             output, variables = module.init_with_output(key, *inputs)
             assert jax.tree.leaves(output)[0].dtype == dtype, name
@@ -52,7 +61,7 @@ def test_parameters_have_the_initialisers_and_results_the_dtype_of_their_module(
         name, of_predictor = path[-1].key, path[0].key.startswith("gates")
         assert leaf.dtype == jnp.float16, path
         if name != "bias" or not of_predictor or path[1].key == "gate":  # b alone has `bias_init`
-            assert np.all(leaf == VALUES[name]), path
+            assert np.all(leaf == KINDS[name]), path
 
 
 @pytest.mark.slow
