@@ -300,6 +300,7 @@ TABLE = {
         (lambda: F.uniform_sigmoid(FLOATS, FLOATS, temperature=-1), "temperature|-1"),
         (lambda: F.selection_counts(ones(4, 5, 5)), "[B, M, Q, N]|(4, 5, 5)"),
         (lambda: F.selection_statistics(ones(4, 5)), "[B, M, N]|(4, 5)"),
+        (change("mean_over_pairs", num_keys=ones(4, 1, 4)), "num_keys|(4, 2, 5)|(4, 1, 4)"),
     ],
     "relaxations": [
         row

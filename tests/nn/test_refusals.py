@@ -74,11 +74,12 @@ def decoding(rows=3, **options):
     return lambda: jax.eval_shape(run, variables, cache, XS[:rows, :1])
 
 
-def caching():
-    """Keeps the keys of a source without the width of the inputs."""
-    module = gnn.SelectiveSelfAttention(2)
+def caching(*source, features=None):
+    """Keeps the keys of a source."""
+    module = gnn.SelectiveSelfAttention(2, features)
     variables = jax.eval_shape(module.init, jax.random.key(0), XS)
-    jax.eval_shape(functools.partial(module.apply, method="source_cache"), variables, XS)
+    run = functools.partial(module.apply, method="source_cache")
+    return lambda: jax.eval_shape(run, variables, *source)
 
 
 def characters(count=5, ids=IDS, lengths=LENGTHS):
@@ -245,7 +246,9 @@ TABLE |= {
         (decoding(causal=True), "cache.selector_key|array"),
         (decoding(num_heads=3, causal=True, selector="none"), "key|shape"),
         (decoding(2, causal=True, selector="none"), "cache|rows|(3, 5)|(2, 1, 6)"),
-        (caching, "features|source_cache|None"),
+        (caching(XS), "features|source_cache|None"),
+        (caching(XS[0], features=6), "source|[B, N, D]|(5, 6)"),
+        (caching(XS, MASK[:, :4], features=6), "source_mask|(3, 5)|(3, 4)"),
         (
             lambda: gnn.SelectiveSelfAttention(2).initial_cache(3, 5),
             "features|initial_cache|None",
