@@ -336,11 +336,12 @@ def test_empty_documents_and_queries_have_finite_gradients_and_no_loss(np_rng):
 
 
 def test_a_question_without_a_gap_may_fill_up_a_batch(np_rng):
-    batch = make_batch(np_rng) | {"cloze": np.array([3, 1, 9], np.int32)}
-    empty = {"query_lengths": np.array([4, 3, 0], np.int32)}
-    for filler in ({"weight": np.float32([1, 1, 0])}, empty):
-        given = {k: v for k, v in batch.items() if k != "weight"} | filler
-        ClozeBatch.of(given, characters=False)
+    batch = make_batch(np_rng) | {"cloze": np.array([3, 9, -1], np.int32)}
+    empty = {"query_lengths": np.array([4, 0, 0], np.int32)}
+    for filler in ({"weight": np.float32([1, 0, 0])}, empty):
+        given = {name: value for name, value in batch.items() if name != "weight"} | filler
+        found = ClozeBatch.of(given, characters=False).at_cloze(np.ones((3, 5, 2), np.float32))
+        np.testing.assert_array_equal(found, [[1, 1], [0, 0], [0, 0]])
     without = make_batch(np_rng, queries=(0, 0, 0), asked=0) | {"weight": np.zeros(3, np.float32)}
     states = ClozeBatch.of(without, characters=False).at_cloze(np.ones((3, 0, 2), np.float32))
     np.testing.assert_array_equal(states, np.zeros((3, 2)))

@@ -272,7 +272,10 @@ TABLE = {
         (rau(cell="gru", attention="concat"), "attention|'feature_proj'|'gru'"),
         (rau(cell="lstm", attn_hidden=3), "attn_hidden|0|'lstm'"),
         (rau(cell="gru", rescale=True), "rescale|False|'gru'"),
-        (rau(attn_hidden=2, attention="concat"), "attn_hidden|0|'concat'|2"),
+        *(
+            (rau(attn_hidden=2, attention=form), f"attn_hidden|0|{form!r}|2")
+            for form in ("concat", "matrix")
+        ),
         (rau(rescale=True, attention="sigmoid"), "rescale|False|'sigmoid'"),
         (rau(reset_after=True, cell="lstm"), "reset_after|False|'lstm'"),
     ],

@@ -169,6 +169,16 @@ def test_smoothing_is_the_mixture_with_the_uniform_distribution(np_rng):
     np.testing.assert_allclose(plain, -log_probs[np.arange(3), targets], **F32)
 
 
+def test_keys_and_values_are_cached_in_the_dtype_of_the_network(np_rng):
+    model, batch = SSANTranslator(config(dtype="bfloat16"), V), batch_of(np_rng, [4, 3], [3, 4])
+    start = functools.partial(model.apply, beams=2, size=5, method=SSANTranslator.start)
+    shapes = jax.eval_shape(SSANTranslationTask(model).init, jax.random.key(0), batch)
+    begun = jax.eval_shape(lambda params: start({"params": params}, batch), shapes)
+    assert {str(x.dtype) for x in jax.tree.leaves((begun["cache"], begun["source"]))} == {
+        "bfloat16"
+    }
+
+
 def test_a_text_beyond_the_position_table_is_refused(np_rng):
     model, params = trained(norm="post", positions="learned", max_length=20)
     variables = {"params": params}
