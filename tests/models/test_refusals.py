@@ -101,17 +101,17 @@ def carry_of(task, batch):
     return (task.init_carried(None, batch),) if hasattr(task, "init_carried") else ()
 
 
-def tests_of(name):
+def small(name):
     """A small network and its batch of four rows, as `batch` takes them."""
     return SimpleNamespace(make_task=lambda: make(name).task, make_batch=lambda _: make(name).batch)
 
 
-SSAN_PROBE = tests_of("ssan_probe")
+SSAN_PROBE = small("ssan_probe")
 
 
 def ssan(name, **changes):
     """Evaluates a small network on a batch of four rows with some arrays changed."""
-    return batch(tests_of(f"ssan_{name}"), **changes)
+    return batch(small(f"ssan_{name}"), **changes)
 
 
 def narrow_tagger():
@@ -294,6 +294,8 @@ TABLE = {
         (batch(test_rau_language, tokens=None), "tokens"),
         (batch(test_rau_language, tokens=None, lengths=None), "lengths, tokens"),
         (batch(test_rau_language, targets=None), "targets"),
+        (batch(test_rau_language, method="loss", token_weight=None), "token_weight"),
+        (batch(test_rau_language, example_id=None), "example_id"),
         (batch(test_rau_language, tokens=ones(3, 5, 1)), "[B, T]|(3, 5, 1)"),
         (batch(test_rau_language, tokens=ones(3, 5, kind=float)), "tokens|integers|float32"),
         (batch(test_rau_language, lengths=ones(2)), "lengths [B]|(3, 5)|(2,)"),
@@ -408,6 +410,7 @@ TABLE = {
         (ssan("probe", lengths=None), "lengths"),
         (ssan("reordering", insert=None), "insert"),
         (ssan("tagger", is_predicate=None), "is_predicate"),
+        (ssan("tagger", labels=None), "labels"),
         (ssan("tagger", is_predicate=ones(4, 2)), "tokens|is_predicate [B, N]|(4, 2)"),
         (narrow_tagger, "width|at least 5|4"),
         (ssan("nli", hypothesis=None), "hypothesis"),
