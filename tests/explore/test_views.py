@@ -151,6 +151,7 @@ def test_a_translation_is_that_of_gatedjax_translate(translators):
         layers[0]["pairs"], np.mean([layers[1]["pairs"], layers[2]["pairs"]], axis=0), atol=1e-4
     )
     assert layers[3]["selected"] is not None
+    assert layers[0]["uniform"] == 1 / len(layers[0]["columns"])
 
 
 @pytest.mark.slow
