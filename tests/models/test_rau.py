@@ -37,7 +37,9 @@ def size_of(tree) -> int:
 
 @pytest.mark.parametrize(("cell", "count"), [("gru", 60_288), ("lstm", 80_384), ("rau", 100_480)])
 def test_parameter_counts_of_the_paper(cell, count):
-    task = RAUTask(RAUClassifier(grouped(RAUConfig, cell=cell), num_classes=10))
+    config = RAUConfig(cell=cell, freeze_embeddings=True)  # images have no words to freeze
+    task = RAUTask(RAUClassifier(config, num_classes=10))
+    assert task.frozen == ()
     batch = {"rows": np.zeros((1, 28, 28), np.float32), "lengths": np.array([28])}
     params = jax.eval_shape(task.init, jax.random.key(0), batch)
     assert size_of(params["recurrent"]) == count
