@@ -67,7 +67,9 @@ def test_attention_over_time_sums_to_one_and_is_zero_at_padding(form, np_rng):
     task = make_task(attention=form)
     batch = make_batch(np_rng)
     params = draw(task, batch)
-    found = np.asarray(apply(task.model, params, batch, attention=True).attention)
+    output = apply(task.model, params, batch, attention=True)
+    found, ends = output.attention, output.states[np.arange(3), batch["lengths"] - 1]
+    np.testing.assert_allclose(output.state, ends, **F32)
     width = {"concat": (9,), "matrix": (5, 9), "time_causal": (1,), "sigmoid": (5,)}[form]
     assert found.shape == (3, 8, *width)
     mask = np.arange(8) < batch["lengths"][:, None]
