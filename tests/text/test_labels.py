@@ -5,13 +5,14 @@ import json
 import types
 import unicodedata
 from fractions import Fraction
+from http import HTTPStatus
 
 import numpy as np
 import pytest
 
 from gatedjax import TextClassifier
 from gatedjax.text import Prediction
-from gatedjax.text.corpus._corpus import Numbers, read_corpus
+from gatedjax.text.corpus._corpus import Numbers, note_joined_labels, read_corpus
 from gatedjax.text.corpus._tagged import read_tagged
 from gatedjax.text.estimators import _base as _estimator
 from gatedjax.text.models._buckets import TextOutput
@@ -19,6 +20,7 @@ from gatedjax.text.models._tagging import word_probabilities
 from gatedjax.text.sources._conll import open_sentences
 from gatedjax.text.sources._labels import Classes
 from gatedjax.text.sources._open import open_table
+from tests.refusals import refused
 
 CAFE = "caf\u00e9"
 APART = unicodedata.normalize("NFD", CAFE)
@@ -77,9 +79,10 @@ def test_a_label_of_fasttext_ends_where_fasttext_ends_it(tmp_path):
 
 def test_scalars_of_numpy_and_members_of_enumerations_are_plain_labels():
     given = [np.int64(3), np.float32(0.5), np.bool_(True), np.str_(" a"), np.array(2), Colour.RED]
+    given.append(HTTPStatus.OK)
     read = labels_of([("text", one) for one in given])
-    assert read == [3, 0.5, True, "a", 2, "red"]
-    assert list(map(type, read)) == [int, float, bool, str, int, str]
+    assert read == [3, 0.5, True, "a", 2, "red", 200]
+    assert list(map(type, read)) == [int, float, bool, str, int, str, int]
     reason = next(iter(open_table([("text", Fraction(1, 2))]))).reason
     assert reason == "label must be a text or a number, got Fraction Fraction(1, 2)"
 
@@ -90,7 +93,8 @@ ALIKE = [
     ((1.0, "1"), "'1' (str)", "1.0 (float)"),
     (("1.0", 1), "1 (int)", "'1.0' (str)"),
     ((0.5, "0.5"), "'0.5' (str)", "0.5 (float)"),
-    ((True, "True"), "'True' (str)", "True (bool)"),
+    ((1, "1.0"), "'1.0' (str)", "1 (int)"),
+    ((True, "TRUE"), "'TRUE' (str)", "True (bool)"),
     (("false", np.bool_(False)), "False (bool)", "'false' (str)"),
     (("new york", "new\u00a0york"), r"'new\xa0york' (str)", "'new york' (str)"),
     (("pos", "p\u200bos"), r"'p\u200bos' (str)", "'pos' (str)"),
@@ -152,7 +156,8 @@ def test_score_compares_labels_as_what_they_are(classes, predicted, y, score):
         (("0", "1"), [0, 1, 0, 1], "y:1: label must be a class of the model, got 0 (int), which "
          "only looks like the class '0' (str): give it as str"),
         ((0, 1), np.array(["1", "0", "0", "0"]), "y:1: label must be a class of the model"),
-        ((0, 1), [0, True, False, 1], "y:2: labels must be only numbers or only true and false"),
+        ((0, 1), [0, True, False, 1], "y:2: labels must be only numbers or only true and "
+         "false, because true equals 1, got True (bool) where other labels are numbers"),
         ((False, True), [False, True, 1, 0], "y:3: labels must be only numbers or only true"),
         ((0, 1), [0, 1, None, float("nan")], "y:3: no label"),
     ],
@@ -171,7 +176,7 @@ def test_arrays_of_labels_keep_what_they_are(labels):
         assert list(map(type, found)) == list(map(type, labels))
 
 
-@pytest.mark.parametrize("labels", [("a", "bc"), (0, 1), (0.5, 1.5)])
+@pytest.mark.parametrize("labels", [("a", "bc"), (0, 1), (0.5, 1)])
 def test_arrays_of_labels_of_one_type_have_its_dtype(labels):
     one = classifier(labels, labels)
     for found in (one.predict(TEXTS), one.classes_):
@@ -214,3 +219,28 @@ def test_a_word_of_a_sentence_is_known_in_either_form():
 def test_classes_of_a_folder_that_are_equal_as_labels_are_refused():
     with pytest.raises(ValueError, match="classes must differ without outer spaces"):
         Classes("label", ["bar", " bar"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "shown"),
+    [
+        (["a", "b", "a;b", "b|a", ("c", "a , b")], "('a , b', 'a;b', 'b|a')"),
+        (["['a', 'b']", "[1, 2.5]", "[]", '["a"]'], """('["a"]', "['a', 'b']", '[1, 2.5]', ...)"""),
+        (["a", "b", "a;c", "[a]", 1, "a b"], None),
+    ],
+)
+def test_labels_that_look_like_several_are_noted(labels, shown):
+    assert shown in (note_joined_labels(labels) or [None])
+
+
+@pytest.mark.parametrize(
+    ("classes", "label", "part"),
+    [
+        (range(8), "x", "6, 7)"),
+        (range(9), "x", "6, 7, ... (9 in all))"),
+        (None, tuple("abcd"), "got 'a', 'b', 'c', 'd': this"),
+        (None, tuple("abcde"), "'d', ...: this"),
+    ],
+)
+def test_a_message_has_so_many_labels(classes, label, part):
+    refused(lambda: Classes("label", classes).place(label, "a.csv", 2), f"a.csv:2|{part}")

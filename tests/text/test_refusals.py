@@ -141,10 +141,12 @@ CALLS = {
             ([(["a", "b", "c", "d"], ["X", "X", "X", "Y"])], "must have two sentences"),
             ([(["a", "b"], ["X", "Y"]), (["c"], ["Z"])], "3 different tags among 3"),
             ([(["a"], [])], "none: 1 sentence cannot be used, the first is the data:1"),
+            ([(["a"], [" "])], "the first is the data:1: an empty word or tag"),
             ([], "the data must have a tagged sentence|none"),
         )
     ] + [
-        (lambda: Tagger.train([("a b", "X Y")]), "sentence 1|a list of words", TypeError),
+        *((lambda row=row: Tagger.train([row]), "sentence 1|a list of words", TypeError)
+          for row in (("a b", "X Y"), (["a", ""], ["X", "Y"]), ([1], ["X"]))),
         (lambda: Tagger.train(3), "a path or a list of (words, tags)|int", TypeError),
     ],
     "tokenizers": [

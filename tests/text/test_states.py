@@ -58,6 +58,7 @@ def folder(static, tmp_path_factory):
 
 def test_a_static_encoder_has_no_leak_and_keeps_the_words_with_the_class(static):
     assert static.report_["leak"]["largest_change"] == 0.0
+    assert static.explain(X[0]).reasons.leak == ""
     assert static.score(X, Y) == 1.0
     predictions = reasons(static, ["a dull old film", "warm and new here"])
     assert [p.label for p in predictions] == ["bad", "good"]
