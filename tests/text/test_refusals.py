@@ -44,11 +44,13 @@ OPTIONS = {
         (options(order=["a", "b"]), "order must be left out for the task"),
         (options(threshold={"a": 1.5}), "threshold|(0, 1)|1.5"),
         (options(threshold={}), "threshold must have a number"),
+        (options(threshold=1), "threshold must be in (0, 1), got 1"),
         (options(tokens="word"), "tokens|'words'|'word'"),
         (options(tokens="social", tokenizer=commas), "tokens|tokenizer|'social'"),
     ],
     "network": [
         (options(model="gannet"), "Did you mean 'ganet'"),
+        (options(model="gru", max_len=None), "max_len must be an integer", TypeError),
         (options(model="gru", class_weight="balanced"), "class_weight|left out for model='gru'"),
         (options(model="gru", best_metric="macro_f1"), "model='gru'|give model='lexicon'"),
         (options(model="gru", threshold={"a": 0.5}), "threshold|left out for model='gru'"),
@@ -72,7 +74,7 @@ OPTIONS = {
     ],
     "ordinal": [
         (options("ordinal", best_metric="macro_f1"), "best_metric|left out for the task"),
-        (options("ordinal", order="abc"), "order must be a sequence"),
+        *((options("ordinal", order=one), "order must be a sequence") for one in ("abc", ["a"])),
     ],
     "pair": [(options("pair", "linear"), "'san' for the task 'pair'")],
     "tags": [

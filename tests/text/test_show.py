@@ -261,6 +261,8 @@ def test_the_terminal_and_the_page_show_what_they_showed():
             assert here[name][place] == lines, (name, place)
     assert EXPLANATIONS["the last open gate"]().to_json()["flips"][1] is None
     assert EXPLANATIONS["a text that goes on"]().to_json()["cut"] == 1200
+    both = html_page([explain(removed=UNCHANGED), explain()], "both")
+    assert "Underlined</span>: read by attention." in both
     assert "h1" in {tag for tag, _ in Page(html_page([], "nothing")).found}
 
 

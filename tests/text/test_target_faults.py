@@ -13,7 +13,7 @@ from gatedjax.lexicon import Readings
 from gatedjax.text import TextClassifier
 from gatedjax.text._options import TextOptions
 from gatedjax.text.answers._prediction import ORDINAL
-from gatedjax.text.corpus._corpus import are_numbers, note_joined_labels
+from gatedjax.text.corpus._corpus import are_numbers
 from gatedjax.text.targets._class import ClassTarget
 from gatedjax.text.targets._grades import OrdinalTarget
 from gatedjax.text.targets._labels import LabelTarget
@@ -137,10 +137,6 @@ JOINED = (
 
 @pytest.mark.slow
 def test_training_notes_labels_that_look_like_something_else():
-    forms = ("good;bad", "good | bad", "good, bad", "['good', 'bad']", '["good"]', "[]", "[0, 1]")
-    for form in forms:
-        assert note_joined_labels([form, "bad", "good"]) == JOINED.format(repr(form))
-    assert note_joined_labels(["good", "[PER]"]) is None
     for labels, note in (
         (("good;bad", "bad", "good"), JOINED.format("'good;bad'")),
         (("good", "[PER]"), None),
