@@ -10,7 +10,7 @@ from http import HTTPStatus
 import numpy as np
 import pytest
 
-from gatedjax import TextClassifier
+from gatedjax import OrdinalTextClassifier, TextClassifier
 from gatedjax.text import Prediction
 from gatedjax.text.corpus._corpus import Numbers, note_joined_labels, read_corpus
 from gatedjax.text.corpus._tagged import read_tagged
@@ -20,7 +20,6 @@ from gatedjax.text.models._tagging import word_probabilities
 from gatedjax.text.sources._conll import open_sentences
 from gatedjax.text.sources._labels import Classes
 from gatedjax.text.sources._open import open_table
-from tests.refusals import refused
 
 CAFE = "caf\u00e9"
 APART = unicodedata.normalize("NFD", CAFE)
@@ -176,6 +175,12 @@ def test_arrays_of_labels_keep_what_they_are(labels):
         assert list(map(type, found)) == list(map(type, labels))
 
 
+def test_grades_are_sorted_by_value_and_ordered_as_they_are():
+    one = OrdinalTextClassifier()
+    one._take(types.SimpleNamespace(classes=("x", 10, 9), report={}))
+    assert (one.classes_.tolist(), one.order_.tolist()) == ([9, 10, "x"], ["x", 10, 9])
+
+
 @pytest.mark.parametrize("labels", [("a", "bc"), (0, 1), (0.5, 1)])
 def test_arrays_of_labels_of_one_type_have_its_dtype(labels):
     one = classifier(labels, labels)
@@ -183,13 +188,14 @@ def test_arrays_of_labels_of_one_type_have_its_dtype(labels):
         assert found.dtype == np.array(labels).dtype
 
 
-def test_fit_warns_where_the_class_of_a_label_is_spelt_otherwise(monkeypatch):
-    monkeypatch.setattr(_estimator, "train_any", lambda kind, table, *rest, **more: list(table))
-    one, taken = TextClassifier("ganet"), []
+def test_fit_warns_where_the_class_of_a_label_is_spelt_otherwise(tmp_path, monkeypatch):
+    monkeypatch.setattr(_estimator, "train_any", lambda _, table, o, run, **more: [run, *table])
+    one, taken, run = TextClassifier("ganet"), [], tmp_path / "run"
     monkeypatch.setattr(one, "_take", taken.extend)
     with pytest.warns(UserWarning, match=r"y has 'b ', which becomes the class 'b'"):
-        one.fit(TEXTS, ["a", "b ", "b", "a"])
-    assert [record.label for record in taken] == ["a", "b", "b", "a"]
+        one.fit(TEXTS, ["a", "b ", "b", "a"], workdir=run)
+    assert [record.label for record in taken[1:]] == ["a", "b", "b", "a"]
+    assert taken[0] == run
 
 
 def test_tags_and_their_words_are_composed(tmp_path):
@@ -231,16 +237,3 @@ def test_classes_of_a_folder_that_are_equal_as_labels_are_refused():
 )
 def test_labels_that_look_like_several_are_noted(labels, shown):
     assert shown in (note_joined_labels(labels) or [None])
-
-
-@pytest.mark.parametrize(
-    ("classes", "label", "part"),
-    [
-        (range(8), "x", "6, 7)"),
-        (range(9), "x", "6, 7, ... (9 in all))"),
-        (None, tuple("abcd"), "got 'a', 'b', 'c', 'd': this"),
-        (None, tuple("abcde"), "'d', ...: this"),
-    ],
-)
-def test_a_message_has_so_many_labels(classes, label, part):
-    refused(lambda: Classes("label", classes).place(label, "a.csv", 2), f"a.csv:2|{part}")

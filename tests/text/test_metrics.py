@@ -74,11 +74,6 @@ def test_certain_and_wrong_stays_a_number_and_json():
     assert json.loads(json.dumps(ours, allow_nan=False)) == ours
 
 
-def test_one_text_of_one_class():
-    ours = measure_classes(np.array([0]), np.array([[1.0]]), ["only"])
-    assert (ours["accuracy"], ours["macro_f1"], ours["nll"], ours["ece"]) == (1, 1, 0, 0)
-
-
 def test_the_table_names_classes_and_steers_no_terminal(example):
     labels, probabilities = example
     names = ["good", "b|a\x1b[31md", "\u202eodd", 4]

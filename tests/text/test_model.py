@@ -282,14 +282,6 @@ def test_another_folder_is_refused_in_one_line(name, change, message, folder, tm
     assert "\n" not in str(refused.value)
 
 
-def test_what_is_no_model_is_refused(tmp_path, folder):
-    for path in (tmp_path / "none", tmp_path):
-        with pytest.raises(FileNotFoundError):
-            TrainedModel.load(path, ("text",))
-    with pytest.raises(ValueError, match="holds a text classifier"):
-        TrainedModel.load(folder, ("pair",))
-
-
 @pytest.mark.parametrize("kind", ["text", "pair"])
 def test_columns_must_be_as_many_as_the_model_reads(kind, tmp_path):
     rows, columns = (PAIRS, COLUMNS["pair"]) if kind == "text" else (TEXTS, COLUMNS["text"])

@@ -48,6 +48,7 @@ def test_an_unknown_parameter_names_the_class_that_was_called(cls):
     with pytest.raises(ValueError, match=re.escape(message)):
         cls().set_params(shrae=0.2)
     assert cls("soft", seed=3).get_params()["model"] == "soft"
+    assert cls(encoder=None).model == cls().model
 
 
 def test_models_with_equal_options_are_different_models():

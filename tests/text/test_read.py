@@ -3,7 +3,6 @@
 import csv
 import itertools
 import json
-import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
@@ -556,18 +555,6 @@ def test_files_and_tables_of_arrow(end, tmp_path, monkeypatch):
     assert refused(path).startswith("FILE must be data that pyarrow can read, got damaged data")
     monkeypatch.setitem(sys.modules, "pyarrow.dataset", None)
     assert refused(path) == "FILE needs pyarrow: pip install pyarrow"
-
-
-def test_no_package_is_imported_to_read_a_file(write):
-    path = write("text,label\na,b\n")
-    heavy = "{'jax', 'flax', 'pyarrow', 'pandas', 'polars', 'sklearn', 'datasets', "
-    heavy += "'tensorflow_datasets'}"
-    program = (
-        "import sys; from gatedjax.text.sources._open import open_table; "
-        f"print(len(list(open_table({str(path)!r}))), {heavy} & set(sys.modules))"
-    )
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (result.stdout, result.stderr) == ("1 set()\n", "")
 
 
 # by name -----------------------------------------------------------------------------------------

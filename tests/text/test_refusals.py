@@ -101,7 +101,7 @@ CALLS = {
         (lambda: TextClassifier().fit(QUERIES, [["a"], ["b"], ["c"]]), "one dimension"),
         (lambda: TextClassifier().fit(QUERIES, {"label": ["a", "b", "a"]}),
          "y must be a list, an array or one column of a frame", TypeError),
-        (lambda: TextClassifier().fit(X, Y, sample_weight=[1.0]),
+        (lambda: TextClassifier().fit(X, Y, sample_weight=np.ones((48, 1))),
          "a number for each of the 48 texts|the shape"),
         (lambda: TextClassifier("gru").fit(X, Y, sample_weight=np.ones(48)),
          "sample_weight must be None for a network"),
@@ -203,7 +203,7 @@ REFUSED_Y = {
         *((LABELS(), [["a"], one] * 120, "position 1: write|for a text without a label")
           for one in (None, np.nan)),
         (LABELS(), targets.Frame(ARRAY, ["a", "b", " a"]), "y|columns with different names|'a'"),
-        (LABELS(), np.where(np.eye(240, 3), np.nan, ARRAY), "y|nan in row 0, column 0|0 or 1"),
+        (LABELS(), np.where(np.eye(240, 3, 1), np.nan, ARRAY), "y|nan in row 0, column 1|0 or 1"),
         (LABELS(), ARRAY[:, 0], "(240,)|y[:, None]"),
         (LABELS(), ["sport"] * 240, "list of the lists of labels"),
         (LABELS(), np.array([[NoValue(), 1]] * 240), "object of shape (240, 2)"),

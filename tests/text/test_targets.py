@@ -15,6 +15,7 @@ from sklearn.ensemble import StackingClassifier
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import cross_val_score
+from sklearn.utils import get_tags
 
 from gatedjax import (
     MultiLabelTextClassifier,
@@ -182,7 +183,7 @@ def test_forms_of_labels_give_the_same_bits(folder, tmp_path):
     assert columns.classes_.tolist() == [0, 1, 2]
     assert frame.classes_.tolist() == lists.classes_.tolist() == sorted(WORDS)
     predicted = columns.predict(X)
-    assert predicted.shape == indicator.shape
+    assert (predicted.shape, predicted.dtype) == (indicator.shape, np.int64)
     exact = (predicted == indicator).all(1).mean()
     assert columns.score(X, indicator) == columns.score(X, csr_matrix(indicator)) == exact
     assert lists.score(X, SETS) == exact
@@ -196,7 +197,8 @@ def test_unknown_labels_are_counted_and_missed(folder, tmp_path, capsys):
     assert main(["evaluate", str(folder / "labels"), str(tmp_path / "u.txt")]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "the model does not have, which count as missed: 1 in the texts ('tea' 1)" in said
-    metrics = MultiLabelTextClassifier.load(folder / "labels").evaluate(tmp_path / "u.txt")
+    model, columns = MultiLabelTextClassifier.load(folder / "labels"), Columns(("text",))
+    metrics = model.evaluate(tmp_path / "u.txt", columns=columns)
     assert metrics["unknown"] == [{"label": "tea", "n": 1}]
     assert metrics["subset_accuracy"] == 0.5
     assert metrics["micro_recall"] == pytest.approx(2 / 3)
@@ -207,7 +209,9 @@ def test_unknown_labels_are_counted_and_missed(folder, tmp_path, capsys):
     assert "missed: 7 in the texts ('t0' 2, 't1' 1, 't2' 1, 't3' 1, 't4' 1 and 1 more)" in said
     data, lines = [*ROWS, ("goal song", ["sport", "odd"])], []
     test = [("goal", ["tea"])]
-    model = MultiLabelTextClassifier.train(data, test=test, share=0.5, say=lines.append)
+    model = MultiLabelTextClassifier.train(
+        data, test=test, share=0.5, say=lines.append, columns=columns
+    )
     assert model.report_["test"]["unknown"] == [{"label": "tea", "n": 1}]
     assert "odd" in model.classes_.tolist()
     assert any("labels with a single text" in line and "'odd'" in line for line in lines)
@@ -284,6 +288,15 @@ def test_thresholds_of_labels_may_be_set_for_a_trained_model(folder, capsys):
         with pytest.raises(SystemExit):
             main(["predict", *args, "--file", labelled_file(folder, "regression")])
         assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_names_of_columns_are_those_of_the_last_targets():
+    model = MultiLabelTextClassifier()
+    model._read_targets(Frame(Y, ["sport", "money", "tech"]))
+    assert model._column_names == ("sport", "money", "tech")
+    lists = np.array([["a"], ["b", "c"], []], object)
+    assert model._read_targets(lists) == [["a"], ["b", "c"], []]
+    assert model._column_names is None
 
 
 # numbers -----------------------------------------------------------------------------------------
@@ -427,6 +440,9 @@ def test_scikit_learn_takes_the_models_and_their_predictions():
     assert is_regressor(TextRegressor())
     assert is_classifier(MultiLabelTextClassifier())
     assert not hasattr(TextRegressor(), "predict_proba")
+    tags = get_tags(MultiLabelTextClassifier())
+    assert tags.target_tags.two_d_labels == tags.classifier_tags.multi_label is True
+    assert (tags.input_tags.string, tags.input_tags.two_d_array) == (True, False)
     log = TransformedTargetRegressor(TextRegressor(share=0.5), func=np.log1p, inverse_func=np.expm1)
     plain = TextRegressor(share=0.5).fit(X, np.log1p(numbers))
     np.testing.assert_array_equal(log.fit(X, numbers).predict(X), np.expm1(plain.predict(X)))
@@ -508,5 +524,9 @@ def test_scores_name_y(folder):
         ([1.0, 1.0], "y must have different numbers"),
     ):
         refused(lambda given=given: model.score(X[:2], given), parts)
+    assert model.score(X[:2], ["1", "2"]) == model.score(X[:2], [1, 2])
+    assert model.predict(X[:2]).dtype == np.float64
+    assert labels.score([TEXT], [[" sport "]]) == 1
+    refused(lambda: labels.score(X[:2], [["sport"], [None]]), "y must be labels|at position 1")
     for one in (model, labels):
         refused(lambda one=one: one.score([], []), "y must have at least one label, got none")
