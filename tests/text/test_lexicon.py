@@ -26,7 +26,6 @@ from gatedjax.text.answers._report import (
 )
 from gatedjax.text.answers._words import find_examples
 from gatedjax.text.fit._stages import choose_share, split_folds
-from gatedjax.text.models._network import TrainedModel
 from gatedjax.text.models._saved import load_model
 from gatedjax.text.targets._calibration import apply_temperatures, choose_temperatures
 from gatedjax.text.targets._class import ClassTarget
@@ -201,15 +200,6 @@ def test_a_trained_model_says_what_it_is_and_its_first_sentence_is_true(folder):
     assert f"by default a {TextClassifier().model} with gates" in first
 
 
-def test_a_command_of_networks_names_ganet(folder, capsys):
-    films = str(folder.parent / "films.csv")
-    with pytest.raises(SystemExit):
-        main(["gates", "report", str(folder), "--file", films])
-    assert "ganet" in capsys.readouterr().err
-    with pytest.raises(BadFile, match="--model ganet"):
-        TrainedModel.load(folder, ("text",))
-
-
 def changed_json(name, change):
     def run(folder):
         value = json.loads((folder / name).read_text())
@@ -231,6 +221,7 @@ DAMAGE = {
     "no lowercase": (changed_json("config.json", lambda c: c.pop("lowercase")), ""),
     "classes": (changed_json("config.json", lambda c: c.update(classes=["a", "b", "c"])), ""),
     "threshold": (changed_json("config.json", lambda c: c["model"].pop("threshold")), ""),
+    "report": (lambda folder: (folder / "report.json").write_text("[]"), "a JSON object, got"),
     "units": (changed_json("tokens.json", lambda t: t.update(units=[1])), ""),
     "examples": (lambda folder: (folder / "examples.json").write_text('{"dull": 3}'), ""),
     **{

@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 import shutil
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -85,7 +86,7 @@ def test_every_text_is_read_as_if_it_were_alone(model, alone):
 
 @pytest.mark.slow
 def test_order_is_kept_across_chunks_and_failures(model, monkeypatch):
-    texts = [*drawn(9), ("",), *drawn(4, seed=2), (" \t ",), ("\x00\x1b\x9b",), (3,), ("a", "b")]
+    texts = [*drawn(9), ("",), *drawn(4, seed=2), (" \t ",), ("\x00\x1b\x9b",), (3,), "a"]
     monkeypatch.setattr(_base, "CHUNK", 4)
     found = list(model.read(texts))
     assert len(found) == len(texts)
@@ -255,7 +256,7 @@ OTHER_CONFIGS = [
     (lambda c: c["model"].update(hidden=5), OTHER),
     (lambda c: c.update(classes=["bad", "good", "x"], prior=[0.5, 0.5, 0]), OTHER),
     *((lambda c, value=value: c.update(classes=value), UNREADABLE)
-      for value in (["bad"], 3, ["a", "a"])),
+      for value in (["bad"], 3, ["a", "a"], [None, "a"])),
     *((lambda c, value=value: c.update(prior=value), "prior must be 2 numbers in ")
       for value in ([0.5, 0.25, 0.25], [1.5, -0.5])),
     (lambda c: c.update(max_len=0), UNREADABLE),
@@ -351,6 +352,27 @@ def check_network(model, texts):
         # the window of local attention takes from the weights, as in the paper
         least = 0 if model.network == "local" else 1
         assert least - 1e-4 <= first.attention.sum() <= 1 + 1e-4
+
+
+def test_a_selection_is_that_of_all_layers_heads_and_real_words():
+    rng, lengths = np.random.default_rng(0), np.array([4, 2])
+    gates = rng.integers(0, 2, (2, 2, 3, 4, 4)).astype(np.float32)  # layers, texts, heads, T, T
+    gates[:, 1, :, 0], gates[:, 1, :, 1] = 1, 0  # half of its words select each word of a text
+    weights = rng.random(gates.shape).astype(np.float32)
+    layers = [SimpleNamespace(gates=g, weights=w) for g, w in zip(gates, weights, strict=True)]
+    batch = {"tokens": np.zeros((2, 4), int), "lengths": lengths}
+    found = TEXT["ssan"].summarize(SimpleNamespace(selections=layers), batch)
+    for row, n in enumerate(lengths):
+        share = gates[:, row, :, :n].mean((0, 1, 2))
+        np.testing.assert_array_equal(found["read"][0][row], (share > 0.5) & (np.arange(4) < n))
+        assert found["share"][row] == pytest.approx(share[:n].mean())
+        received = weights[:, row, :, :n].sum((0, 1, 2))
+        np.testing.assert_allclose(found["attention"][row], received / received.sum(), rtol=1e-5)
+    batch |= {"hypothesis": batch["tokens"], "hypothesis_lengths": lengths[::-1]}
+    pair = SimpleNamespace(premise=layers[0], hypothesis=layers[1])
+    shares = [gates[0, 0, :, :4, :4].mean(), gates[1, 0, :, :2, :2].mean()]
+    share = PAIR["ssan"].summarize(pair, batch)["share"][0]
+    assert share == pytest.approx(np.mean(shares))
 
 
 @pytest.mark.slow

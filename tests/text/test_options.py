@@ -11,7 +11,7 @@ from gatedjax.__main__ import main
 from gatedjax._commands._train_network import options_of
 from gatedjax._commands._training import LexiconOptions, text_options
 from gatedjax.text import PairClassifier, Tagger, TextClassifier
-from gatedjax.text._options import MODELS, TextOptions, check_options, options_to_json, uses
+from gatedjax.text._options import MODELS, TextOptions, check_options, uses
 from gatedjax.text.answers._prediction import WITHOUT_NETWORK
 from gatedjax.text.models._entries import networks
 
@@ -106,11 +106,6 @@ def test_a_refused_option_names_the_models_that_use_it():
     with pytest.raises(ValueError, match=r"for the task 'pair', got 1: leave it out$"):
         check_options(TextOptions("ssan", share=1), "pair")
     check_options(TextOptions(network={}), "text")  # no option of a network
-
-
-def test_a_folder_has_no_path_of_the_machine_that_trained():
-    stored = options_to_json(TextOptions(vectors="private/glove.txt", tokenizer=str.split))
-    assert stored.keys() == {f.name for f in FIELDS} - {"model", "encoder", "tokenizer", "vectors"}
 
 
 @pytest.mark.parametrize("kind", ["text", "pair", "tags"])

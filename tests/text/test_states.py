@@ -109,7 +109,7 @@ def test_a_saved_model_has_the_same_bits_and_compares_the_encoder(static, tmp_pa
         (["explain", "MODEL"], "TEXT must be given"),
         (["evaluate", "MODEL", "FILMS"], "load it in Python with"),
         (["explore", "MODEL", "--no-browser"], "load it in Python with"),
-        (["gates", "report", "MODEL", "--file", "FILMS"], "got a model without one"),
+        (["gates", "report", "MODEL", "--file", "FILMS"], "train --model ganet` trains"),
     ],
 )
 def test_the_commands_have_no_encoder(folder, capsys, args, message):

@@ -15,7 +15,6 @@ from sklearn.ensemble import StackingClassifier
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import cross_val_score
-from sklearn.utils import get_tags
 
 from gatedjax import (
     MultiLabelTextClassifier,
@@ -440,9 +439,6 @@ def test_scikit_learn_takes_the_models_and_their_predictions():
     assert is_regressor(TextRegressor())
     assert is_classifier(MultiLabelTextClassifier())
     assert not hasattr(TextRegressor(), "predict_proba")
-    tags = get_tags(MultiLabelTextClassifier())
-    assert tags.target_tags.two_d_labels == tags.classifier_tags.multi_label is True
-    assert (tags.input_tags.string, tags.input_tags.two_d_array) == (True, False)
     log = TransformedTargetRegressor(TextRegressor(share=0.5), func=np.log1p, inverse_func=np.expm1)
     plain = TextRegressor(share=0.5).fit(X, np.log1p(numbers))
     np.testing.assert_array_equal(log.fit(X, numbers).predict(X), np.expm1(plain.predict(X)))
