@@ -12,7 +12,7 @@ import pytest
 
 from gatedjax import OrdinalTextClassifier, TextClassifier
 from gatedjax.text import Prediction
-from gatedjax.text.corpus._corpus import Numbers, note_joined_labels, read_corpus
+from gatedjax.text.corpus._corpus import Numbers, read_corpus
 from gatedjax.text.corpus._tagged import read_tagged
 from gatedjax.text.estimators import _base as _estimator
 from gatedjax.text.models._buckets import TextOutput
@@ -225,15 +225,3 @@ def test_a_word_of_a_sentence_is_known_in_either_form():
 def test_classes_of_a_folder_that_are_equal_as_labels_are_refused():
     with pytest.raises(ValueError, match="classes must differ without outer spaces"):
         Classes("label", ["bar", " bar"])
-
-
-@pytest.mark.parametrize(
-    ("labels", "shown"),
-    [
-        (["a", "b", "a;b", "b|a", ("c", "a , b")], "('a , b', 'a;b', 'b|a')"),
-        (["['a', 'b']", "[1, 2.5]", "[]", '["a"]'], """('["a"]', "['a', 'b']", '[1, 2.5]', ...)"""),
-        (["a", "b", "a;c", "[PER]", 1, "a b"], None),
-    ],
-)
-def test_labels_that_look_like_several_are_noted(labels, shown):
-    assert shown in (note_joined_labels(labels) or [None])

@@ -237,6 +237,10 @@ def test_label_metrics_are_those_of_scikit_learn():
     exact = sklearn.metrics.accuracy_score(targets, predicted)
     assert metrics["subset_accuracy"] == pytest.approx(exact)
     assert metrics["without_label"]["n"] == (~targets.any(1)).sum()
+    found = readings([[0.9, 0.1], [0.1, 0.1]])  # the last column is an unknown label
+    true = np.array([[True, False, True], [False] * 3])
+    scores = LabelTarget(("a", "b"), (0.5, 0.5)).score_texts(true, found)
+    np.testing.assert_allclose(scores, [2 / 3, 1])
 
 
 def test_thresholds_are_the_best_of_all():
@@ -310,10 +314,11 @@ def test_metrics_of_numbers_and_grades_are_those_of_libraries():
     assert metrics["spearman"] == pytest.approx(spearmanr(targets, predicted).statistic)
     constant = measure_numbers(np.ones(3), np.ones(3))
     assert (constant["r2"], constant["spearman"], constant["rmse_error"]) == (None, None, 0)
-    grades, others = rng.integers(0, 4, 50), rng.integers(0, 4, 50)
-    kappa = sklearn.metrics.cohen_kappa_score(grades, others, weights="quadratic")
+    grades, others = rng.choice([0, 1, 3], (2, 50))
+    kappa = sklearn.metrics.cohen_kappa_score(grades, others, weights="quadratic", labels=range(4))
     assert measure_grades(grades, others, "abcd")["kappa"] == pytest.approx(kappa)
     assert measure_grades(np.zeros(3, int), np.zeros(3, int), "ab")["kappa"] is None
+    assert measure_grades(np.zeros(3, int), np.arange(3) // 2, "ab")["kappa"] == 0
 
 
 def test_the_rival_of_numbers_is_ridge_regression_on_tfidf():
@@ -363,6 +368,10 @@ def test_the_error_of_a_difference_of_root_mean_squares():
     roots = [np.sqrt(np.square(g - truth)[rows].mean(1)) for g in guesses]
     expected = (roots[1] - roots[0]).std()
     assert RealTarget(()).compare(truth, one, other) == pytest.approx(expected, rel=0.1)
+    found = measure_numbers(truth, guesses[0])
+    assert found["rmse_error"] == pytest.approx(roots[0].std(), rel=0.1)
+    assert RealTarget(()).compare(guesses[0], one, one) == 0
+    assert RealTarget(()).allow_loss({"rmse": 50.0}) == 0.5
 
 
 @pytest.mark.slow
