@@ -120,18 +120,6 @@ def test_the_first_prediction_is_there_before_the_last_text_is_read(model):
     assert next(model.predict(texts())).label in model.classes
 
 
-@pytest.mark.slow
-def test_a_long_text_is_read_to_its_end(model):
-    text = " ".join(["dull", "film"] * 2500)
-    (long,), (short,) = (
-        model.read([(text,)]),
-        model.read([(" ".join(text.split()[:40]),)]),
-    )
-    assert len(long.tokens[0]) == 5000
-    # All windows of this text are equal.
-    np.testing.assert_allclose(long.probabilities, short.probabilities, **F32)
-
-
 @pytest.mark.parametrize("longest", [1, 5, 8, 40, 400, 6000])
 def test_the_shapes_of_batches_are_few(longest):
     shapes = set()
