@@ -77,6 +77,25 @@ def test_what_cannot_be_translated_is_refused(folders, capsys, tmp_path, monkeyp
         assert message in refused(["translate", *args], capsys)
 
 
+def test_options_of_the_search_and_lines_reach_it_as_they_are(
+    folders, capsys, tmp_path, monkeypatch
+):
+    def same(translator, texts):
+        assert search == {name: getattr(translator.search, name) for name in search}
+        return texts
+
+    search = {"beam_size": 3, "length_penalty": 0.25, "batch_sentences": 7}
+    options = [word for name, value in search.items() for word in (f"--{name}", str(value))]
+    given, references = "a dog runs\u2028here\r\n", tmp_path / "references.txt"
+    references.write_text(f"\ufeff{given}", encoding="utf-8", newline="")
+    monkeypatch.setattr("sys.stdin", io.StringIO(given))
+    monkeypatch.setattr("gatedjax._commands.translate.translate_texts", same)
+    assert main(["translate", str(folders[1]), *options, "--references", str(references)]) == 0
+    out, err = capsys.readouterr()
+    assert out == given.replace("\r", "")
+    assert err.startswith("BLEU 100.00 ")
+
+
 @pytest.mark.slow
 def test_faults_of_the_input_and_the_references_are_one_line(
     folders, capsys, tmp_path, monkeypatch
