@@ -144,19 +144,12 @@ def test_bootstrap_of_many_examples_is_near_the_normal_one(np_rng):
     assert got.p_value == pytest.approx(math.erfc(z / math.sqrt(2)), abs=0.03)
 
 
-def test_bootstrap_rejects_at_about_its_level_when_systems_are_equal(np_rng):
-    rejected = 0
-    for trial in range(200):
-        a, b = np_rng.random((2, 400)) < 0.7
-        rejected += analysis.paired_bootstrap(a, b, samples=400, seed=trial).p_value < 0.05
-    assert 1 <= rejected <= 24  # binomial(200, 0.05): mean 10, sd 3.1
-
-
 def test_bootstrap_of_equal_and_of_constant_differences():
     same = np.array([1, 0, 1], bool)
     assert analysis.paired_bootstrap(same, same) == (0.0, 0.0, 0.0, 1.0)
-    got = analysis.paired_bootstrap(np.ones(5), np.zeros(5), samples=99)
-    assert got == (1.0, 1.0, 1.0, pytest.approx(0.01))
+    for options, p_value in (({}, 1 / 10_001), ({"samples": 99}, 0.01)):
+        got = analysis.paired_bootstrap(np.ones(5), np.zeros(5), **options)
+        assert got == (1.0, 1.0, 1.0, pytest.approx(p_value))
 
 
 def test_bootstrap_is_a_function_of_its_seed_and_not_of_the_order(np_rng):

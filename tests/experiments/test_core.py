@@ -478,26 +478,6 @@ def test_an_option_of_some_tables_is_refused_by_the_others(tmp_path, capsys):
         assert message == f"error: --rows is an option of {named}, not of figure1"
 
 
-def test_on_other_data_the_papers_number_has_a_row_of_its_own(tmp_path):
-    job = job_of(tmp_path)
-    columns = tuple(
-        dataclasses.replace(one, heading=one.heading.strip("{}"))
-        for one in PAPER.tables["table1"].columns
-    )
-    table = dataclasses.replace(PAPER.tables["table1"], columns=columns, pair=None)
-    config = job.config("toy", "noisy", 0)
-    path = job.store.path("toy", "noisy", 0)
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(record_of(config, substitute="ten rows")))
-    rows = rows_of(f"## T\n{table.text(PAPER, job.store)}", "T")
-    assert rows[1][:4] == ["Toy", "noise", "0.5000", "not run"]
-    assert rows[2][:4] == ["Toy, other data", "noise", "-", "0.7500 (n=1)"]
-    # a heading that says whose numbers these are stands for the second row
-    text = PAPER.tables["table1"].text(PAPER, job.store)
-    assert "paper, official data" in text
-    assert [row[0] for row in rows_of(f"## T\n{text}", "T")] == ["Toy"] * 3
-
-
 @pytest.mark.slow
 def test_a_run_that_diverges_has_a_record_and_the_others_go_on(tmp_path, capsys):
     wild = {"train.optimizer.learning_rate": 3e38, "train.max_skipped": 1}

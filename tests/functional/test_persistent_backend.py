@@ -74,6 +74,13 @@ def test_the_scan_has_a_reason(arguments, options, reason, monkeypatch):
     assert re.search(reason, backend.reason)
 
 
+def test_auto_takes_the_kernels_from_8_steps_on_for_as_many_rows_as_processors(monkeypatch):
+    monkeypatch.setattr(_backend, "find_card", lambda: H100)
+    monkeypatch.setattr(_backend, "_trial_error", lambda variant, plan: None)
+    backend = recurrence_backend("lstm", H100.processors, 8, 100, dtype=jnp.float16)
+    assert backend == RecurrenceBackend("persistent", "one launch on NVIDIA H100")
+
+
 @pytest.mark.slow
 def test_auto_takes_the_kernels_where_all_rows_run_at_once():
     with emulator.emulated() as launches:
@@ -251,6 +258,16 @@ def test_a_missing_compiler_means_the_scan(monkeypatch):
     backend = recurrence_backend("gru", 2, 9, 4)
     assert "NVRTC was not found" in backend.reason
     _backend._trial_error.cache_clear()
+
+
+def test_the_newest_of_the_installed_compilers_comes_first(monkeypatch, tmp_path):
+    paths = [tmp_path / f"nvidia/{name}/lib/libnvrtc.so.{n}" for n, name in ((12, "a"), (13, "b"))]
+    for path in paths:
+        path.parent.mkdir(parents=True)
+        path.touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    found = [path for path in _compiler._installed_libraries() if path in paths]
+    assert found == paths[::-1]
 
 
 def test_the_compiler_accepts_the_source_for_all_kinds(monkeypatch):

@@ -482,8 +482,20 @@ def test_bfloat16_inputs_stay_close_with_float32_carries_and_gradients(cell):
 @pytest.mark.parametrize("name", ["lstm", "gru", "rau"])
 def test_carries_have_the_digits_of_float32_under_bfloat16_inputs(name, np_rng):
     cell, x = CELLS[name], jnp.zeros((B, D), jnp.bfloat16)
-    carry, output = jax.jit(cell.step)(cell.weights(np_rng), cell.carry(np_rng), x)
+    weights, start = cell.weights(np_rng), cell.carry(np_rng)
+    carry, output = jax.jit(cell.step)(weights, start, x)
     assert output.dtype == x.dtype
+    # a carry that is given may have fewer digits
+    low = jax.tree.map(lambda leaf: leaf.astype(x.dtype), start)
+    starts = {"initial": low, "resets": MASK, "reset_to": low}
+
+    def both(weights):
+        run = functools.partial(cell.unroll, xs=jnp.zeros((B, T, D)), **starts)
+        final, pull = jax.vjp(lambda weights: run(weights)[0], weights)
+        return final, pull(final)
+
+    for leaf in jax.tree.leaves(jax.eval_shape(both, weights)):
+        assert leaf.dtype == np.float32
     for leaf in leaves(carry):
         assert leaf.dtype == np.float32
         assert (leaf != leaf.astype(x.dtype).astype(np.float32)).any()

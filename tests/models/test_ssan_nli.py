@@ -152,6 +152,7 @@ def test_predictions_tell_of_the_first_sentence_and_metrics_of_both(np_rng):
     model, params = made(num_heads=2)
     batch = batch_of(np_rng)
     output = apply(model, params, batch)
+    assert (output.premise.gates.shape[-1], output.hypothesis.gates.shape[-1]) == (5, 6)
     metrics, predictions = evaluate(SSANNLITask(model), params, batch)
     for name, share in (("selected", "rate"), ("empty", "empty")):
         first, second = getattr(output.premise, share), getattr(output.hypothesis, share)
@@ -159,7 +160,7 @@ def test_predictions_tell_of_the_first_sentence_and_metrics_of_both(np_rng):
         np.testing.assert_allclose(predictions[f"{name}_heads"][:, 0], first, rtol=1e-6)
         both = np.concatenate([first, second])
         np.testing.assert_allclose(metrics[f"{name}_1"].value(), both.mean(), rtol=1e-6)
-    plain, params = made(select_layers=(0,))
+    plain, params = made(select_layers=())
     metrics, _ = jax.eval_shape(SSANNLITask(plain).evaluate, params, batch)
     assert "selected_1" not in metrics
 

@@ -3,7 +3,6 @@
 import functools
 
 import chex
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,8 +10,6 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax.nn._initializers import symmetric_uniform
-from gatedjax.training.checkpoint import named as named_leaves
 from tests._drawn import drawn
 from tests._weights import weights_of
 from tests.tolerances import F32
@@ -53,17 +50,22 @@ def test_bidirectional_stack_equals_the_functional_calls():
 
 def test_lengths_say_what_their_mask_says():
     xs, lengths = normal(3, 6, 4), np.array([6, 2, 0])
-    mask, module = real(lengths, 6), gnn.RAU(5)
+    options = {"rescale": True, "reset_after": True}
+    mask, module = real(lengths, 6), gnn.RAU(5, **options)
     variables = filled(module, xs)
 
     @jax.jit
     def run(variables, xs, mask, lengths):
         weigh = functools.partial(module.apply, variables, xs, method="attention_weights")
         by_length = module.apply(variables, xs, lengths=lengths), weigh(lengths=lengths)
-        return by_length, (module.apply(variables, xs, mask), weigh(mask))
+        weights = weights_of(F.RAUWeights, variables["params"])
+        shown = F.rau_attention(weights, xs, mask, **options)
+        return by_length, (module.apply(variables, xs, mask), weigh(mask)), shown
 
-    by_length, by_mask = run(variables, xs, mask, lengths)
+    by_length, by_mask, shown = run(variables, xs, mask, lengths)
     chex.assert_trees_all_equal(by_length, by_mask)
+    np.testing.assert_allclose(by_mask[1], shown, **F32)
+    np.testing.assert_allclose(shown.mean(-1), mask, **F32)
     with pytest.raises(ValueError, match="mask or lengths must be None"):
         jax.eval_shape(functools.partial(module.apply, lengths=lengths), variables, xs, mask)
 
@@ -164,30 +166,6 @@ def test_of_bfloat16_are_the_products_alone(kind):
         np.testing.assert_array_equal(*attention)
 
 
-NARROW = dict.fromkeys(("kernel_init", "recurrent_kernel_init"), symmetric_uniform(0.05))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "module",
-    [
-        gnn.LSTM(40, num_layers=2, **NARROW),
-        gnn.RAU(40, attn_hidden=30, bidirectional=True, **NARROW),
-        gnn.RAU(40, attention="matrix", **NARROW),
-    ],
-    ids=["lstm", "rau_hidden", "rau_matrix"],
-)
-def test_initialisers_draw_every_kernel_and_leave_the_biases(module, rng):
-    params = jax.jit(module.init)(rng, np.ones((1, 2, 30), np.float32))["params"]
-    for name, value in named_leaves(jax.tree.map(np.asarray, params)).items():
-        if value.ndim == 1:
-            forget = getattr(module, "forget_bias", 0.0)
-            assert set(np.unique(value)) <= {0.0, forget}, name
-        else:
-            assert 0.048 < value.max() <= 0.05, name
-            assert -0.05 <= value.min() < -0.048, name
-
-
 @pytest.mark.parametrize(
     "module",
     [
@@ -263,11 +241,10 @@ def test_attention_pool_takes_gates_or_log_gates():
 
 
 @pytest.mark.slow
-def test_gate_predictor_closes_padding():
+def test_a_gate_predictor_is_its_equation_and_closes_padding():
     xs, mask = normal(2, 4, 3), real([4, 2], 4)
     wide = np.pad(xs, ((0, 0), (0, 3), (0, 0)), constant_values=9.0), np.pad(mask, ((0, 0), (0, 3)))
-    opened = {"features": 5, "bias_init": nn.initializers.constant(0.7)}
-    modules = {kind: gnn.GatePredictor(kind, **opened) for kind in ("lstm", "fnn", "att")}
+    modules = {kind: gnn.GatePredictor(kind, features=5) for kind in ("lstm", "fnn", "att")}
     variables = {kind: filled(module, xs, mask) for kind, module in modules.items()}
 
     @jax.jit
@@ -280,6 +257,19 @@ def test_gate_predictor_closes_padding():
 
     given = (xs, mask), (np.where(mask[..., None], xs, np.nan), mask), wide
     (slopes, found), dirty, wider = (jax.tree.map(np.asarray, run(variables, *x)) for x in given)
+
+    def dense(kind, name, inputs):
+        layer = variables[kind]["params"][name]
+        return inputs @ layer["kernel"] + layer["bias"]
+
+    places = xs + np.asarray(F.sinusoids(np.arange(4), 3))
+    query, key, value = (dense("att", name, places) for name in ("query", "key", "value"))
+    e = np.where(mask[:, None], np.exp(query @ key.swapaxes(1, 2) / np.sqrt(5)), 0)
+    mixed = e / e.sum(-1, keepdims=True) @ value
+    for kind, hidden in {"fnn": np.tanh(dense("fnn", "Dense_0", xs)), "att": mixed}.items():
+        np.testing.assert_allclose(
+            found[kind], np.where(mask, dense(kind, "gate", hidden)[..., 0], -np.inf), **F32
+        )
     for kind, logits in found.items():
         assert np.isneginf(logits[1, 2:]).all()
         np.testing.assert_array_equal(dirty[1][kind], logits)

@@ -491,10 +491,7 @@ def test_pairs_are_two_columns_and_their_share_is_of_pairs_of_words(tmp_path, ca
 
 BAD_DATA = {
     "no column": ("review,sentiment\nx,y\n", "--text review --label sentiment"),
-    "one class": ("text,label\n" + "a film,good\n" * 8, "at least two classes"),
-    "header only": ("text,label\n", "must have a row after the header, got none"),
     "no words": ("text,label\n" + "\x01,x\n\x02,y\n" * 4, "a text without a word"),
-    "numbers": ("text,label\n" + "".join(f"a,{i}\n" for i in range(9)), "labels must be classes"),
     "escape": ("text,label\n" + f"a {ESCAPE},{ESCAPE}\n" * 8, "at least two classes"),
 }
 

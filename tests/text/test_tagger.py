@@ -195,11 +195,12 @@ def test_the_rule_is_the_most_frequent_tag_of_a_word():
 def test_unknown_words_are_told_by_their_shape():
     assert [one[1:] for one in shapes("Walking")] == ["Aa:ing", "Aa:ng", "Aa:"]
     assert [one[1:] for one in shapes("e-3")] == ["0-:e-3", "0-:-3", "0-:"]
-    assert [shapes(word)[-1][1:] for word in ("USA", "I", "...", "x")] == ["A:", "Aa:", ".:", "a:"]
+    assert [shapes(word)[-1][1:] for word in ("USA", "I", "...", "-3")] == ["A:", "Aa:", ".:", "0:"]
     names = common_shapes(["walking", "talking", "sing", "Rome"])
     assert [name[1:] for name in names] == ["a:", "a:ing", "a:ng"]
     words = ShapedVocabulary(["the", *names], lowercase=False)
-    assert words.encode(["the", "making", "a", "Rome"]) == [2, 4, 3, 1]
+    assert words.encode(iter(["the", "making", "a", "Rome"])) == [2, 4, 3, 1]
+    assert ShapedVocabulary(names, lowercase=True).encode(["MAKING"]) == [3]
     np.testing.assert_array_equal(is_unknown(words), [False, True, False, True, True, True])
 
 
