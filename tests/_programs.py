@@ -42,8 +42,8 @@ ALL_SECONDS = 2 * 8 * 60
 MOST_MEGABYTES = 1_400
 # The oldest entries are removed when the folder holds more bytes.
 LARGEST_FOLDER = 4 << 30
-# To make a context of MLIR and to load its dialects takes 2 ms for each program that is lowered, more
-# than a small program itself; the programs of a file share one.
+# To make a context of MLIR and to load its dialects takes 2 ms for each program that is lowered,
+# more than a small program itself; the programs of a file share one.
 mlir.make_ir_context = functools.cache(mlir.make_ir_context)
 TORN = "Error reading persistent compilation cache entry"
 COMPILED = "/jax/core/compile/backend_compile_duration"

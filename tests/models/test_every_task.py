@@ -84,7 +84,7 @@ def test_the_word_vectors_that_a_task_freezes_are_among_its_parameters(name):
     assert make(name, freeze_embeddings=False, **given).task.frozen == ()
 
 
-@pytest.mark.parametrize("name", slow_but(list(MAKERS), "ga_reader"))
+@pytest.mark.parametrize("name", MAKERS)
 def test_a_loss_needs_no_numbers_of_examples(name):
     one = make(name)
     given = {key: value for key, value in one.batch.items() if key != "example_id"}
