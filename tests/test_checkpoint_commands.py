@@ -111,8 +111,7 @@ def test_names_are_shown_and_not_sent_and_arrays_compared_by_their_bits(tmp_path
     status, out, err = command(capsys, "diff", tmp_path, "--part", "best")
     assert "\x1b" not in out + err
     rows = [line.split("|") for line in out.splitlines() if line.startswith("| params")]
-    assert status == 0
-    assert [row[4].strip() for row in rows] == ["3.5 (1 NaN)", "0", "- (1 NaN)"]
+    assert (status, [row[4].strip() for row in rows]) == (0, ["3.5 (1 NaN)", "0", "- (1 NaN)"])
 
 
 @pytest.mark.slow

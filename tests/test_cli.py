@@ -132,7 +132,6 @@ def test_a_help_shows_every_docstring_whole(capsys, monkeypatch):
     assert "with a docstring of two lines, which the help shows\n" not in text
     for name in ("MODEL", "--count INT", "--lower-case, --no-lower-case", "--train.seed INT"):
         assert name in text
-    assert "--no-overwrite" not in text
     for more in (["-h"], ["--help-all"], ["model", "--count", "3", "--help"]):
         assert shown(lambda more=more: read(*more), capsys, monkeypatch) == text
 

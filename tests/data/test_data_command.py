@@ -100,14 +100,14 @@ def test_strict_fails_on_a_quarantined_line_and_limit_shortens_the_list(trees, c
     status, out, _ = run(capsys, "check", "sst", "--manual-dir", manual, "--strict")
     assert status == 0
     (trees / "train.txt").write_bytes(GOOD + b"\nbad\nworse\nworst\n")
-    args = ("check", "sst", "--manual-dir", manual, "--limit", 1)
+    args = ("check", "sst", "--manual-dir", manual, "--limit", 2)
     assert run(capsys, *args)[0] == 0
     status, out, _ = run(capsys, *args, "--strict")
     assert status == 1
     assert "FAILED: 3 quarantined (--strict)" in out
-    assert "train.txt:2: " in out
-    assert "train.txt:3: " not in out
-    assert "and 2 more" in out
+    assert "train.txt:3: " in out
+    assert "train.txt:4: " not in out
+    assert "and 1 more" in out
 
 
 def test_a_truncated_gz_file_fails_and_the_other_files_are_still_read(trees, capsys):

@@ -104,6 +104,8 @@ def test_all_gates_shut_and_which_rule_then_holds(both):
     assert one["rule"] == "max_gate"
     assert [i for i, is_read in enumerate(one["read"]) if is_read] == [int(np.argmax(one["open"]))]
     same(one, pure(both.models[0], TOKENS, [0.0] * len(TOKENS)))
+    soft = both.answer({"text": TEXT, "forced": shut, "mode": "expected"})["models"][0]
+    assert soft["rule"] is None
 
 
 def test_empty_unknown_and_long_texts(both):
