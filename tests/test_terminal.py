@@ -118,17 +118,12 @@ def test_a_console_prints_strings_as_they_are(capsys):
     assert "\x1b" not in out
 
 
-def printed(record, workdir, monkeypatch):
-    """The exit status of a run that left this record."""
+def test_a_signalled_run_names_its_folder_on_one_line(monkeypatch, capsys):
+    record = {"stopped": "signal", "steps": 3, "exit_code": 3}
     show = lambda console, records, folder: print_time(console, records[0], folder)  # noqa: E731
     monkeypatch.setattr(command, "runs_of", lambda *_: [SimpleNamespace(record=record)])
     paper = dataclasses.replace(PAPER, report=show)
-    return _commands.run(paper, ["--workdir", str(workdir), "--cpu-devices", "1"])
-
-
-def test_a_signalled_run_names_its_folder_on_one_line(monkeypatch, capsys):
-    record = {"stopped": "signal", "steps": 3, "exit_code": 3}
-    assert printed(record, "runs/[/b]", monkeypatch) == 3
+    assert _commands.run(paper, ["--workdir", "runs/[/b]", "--cpu-devices", "1"]) == 3
     assert "continues from runs/[/b]" in " ".join(capsys.readouterr().out.split())
 
 

@@ -169,8 +169,7 @@ def test_the_search_of_ga_net_varies_the_gates_only_of_ga_net(tmp_path, made):
     assert ["loss" in record for record in records[:5]] == [True] * 4 + [False]
     write_json(path, [{k: v for k, v in one.items() if k != "loss"} for one in records[2:3]])
     assert ga_net_tune.main([*args, "--system", "soft"]) == 0
-    again = json.loads(path.read_text(encoding="utf-8"))
-    assert again[1:] == records[2:4]
+    assert json.loads(path.read_text(encoding="utf-8"))[1:] == records[2:4]
     assert made[0].workdir == str(tmp_path / "w" / "polarity-ganet-0.001-32-0.1-0.5-0.001-0-20")
 
 
