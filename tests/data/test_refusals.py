@@ -16,7 +16,9 @@ MISSING = FileNotFoundError
 INFO = data.SourceInfo("toy", "train", ("a", "b"))
 PIXELS, ZEROS = np.zeros((2, 4, 4), np.uint8), np.zeros(2, np.int32)
 SOURCE = data.Source([{"tokens": ("a",), "label": 0, "example_id": 7}], INFO)
-OF_LABEL_2 = data.Source([{"tokens": (), "label": 2, "example_id": 7}], INFO)
+OF_LABEL_2, OF_NO_LABEL = (
+    data.Source([{"tokens": (), "label": label, "example_id": 7}], INFO) for label in (2, -1)
+)
 SENTENCES = [{"tokens": ("a", "<eos>"), "label": 0, "example_id": 3}]
 ENDLESS = [{"tokens": ("a",), "label": 0, "example_id": 3}]
 CLOSED = data.ClosedVocabulary(["a", "<eos>"])
@@ -94,17 +96,19 @@ TABLE = {
         (encode(max_len=0), "max_len|1|0"),
         (encode(truncate_side="middle"), "truncate_side|'left'|'middle'"),
         (encode(OF_LABEL_2), "label|2|7"),
+        (encode(OF_NO_LABEL), "label|-1|7"),
     ],
     "Batches": [
         (batches(batch_size=0), "batch_size|1|0"),
         (batches(batch_size=None), "batch_size|1"),
-        (batches(bucket_edges=(2,)), "bucket_edges|2|3"),
-        (batches(bucket_edges=(9, 5, 20)), "bucket_edges|(9, 5, 20)"),
+        (batches(bucket_edges=(0, 5)), "bucket_edges|(0, 5)"),
         (batches(bucket_edges=()), "bucket_edges|()"),
         (batches(max_buckets=0), "max_buckets|1|0"),
         (batches(()), "texts"),
         (lambda: batches()()[-1], "step|0|-1", IndexError),
+        (lambda: batches()()[1.0], "float", TypeError),
         (lambda: batches()().iterate(-1), "-1"),
+        (lambda: batches()().iterate(0, -1), "0 and -1"),
         (lambda: data.plan_buckets([], 2), "lengths"),
         (lambda: data.plan_buckets([0, 3], 2), "lengths|1"),
         (lambda: data.plan_buckets([3], 0), "max_buckets|1|0"),
@@ -235,6 +239,7 @@ FILES = {
         (raw("cbt_cn"), "cbtest_CN_train.txt|thespermwhale", MISSING),
         (raw("wdw"), "wdw/training|who_did_what", MISSING),
         (raw("senteval_probing", task="past_present"), "past_present.txt", MISSING),
+        (lambda folder: words_in(folder / "no.txt", 9), "no.txt|no such file of word", MISSING),
         (
             lambda folder: data.load_embeddings(folder / "no.txt", WORDS, dim=100),
             "glove.6B.zip|random_embeddings",

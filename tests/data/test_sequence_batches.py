@@ -54,7 +54,7 @@ def test_every_example_is_in_an_epoch_once_with_all_it_has(np_rng):
     np.testing.assert_array_equal(np.concatenate(order), ids)
 
 
-TEXTS = ["Two men, one dog.", "Zwei Männer, ein Hund.", "a  b c", "Der Hund läuft."] * 5
+TEXTS = ["Two men, one dog.", "Zwei Männer, ein Hund.", "a  b c½", "Der Hund läuft."] * 5
 
 
 def test_byte_pairs_lose_nothing_of_a_text(tmp_path):
@@ -69,6 +69,7 @@ def test_byte_pairs_lose_nothing_of_a_text(tmp_path):
     assert bpe.encode_all(TEXTS[:2]) == [bpe.encode(TEXTS[0]), bpe.encode(TEXTS[1])]
     assert bpe.encode("") == []
     assert bpe.encode("☃")[-1] == 1  # unknown
+    assert bpe.encode("La\u0308uft") == bpe.encode("Läuft")
     pieces = bpe.pieces(bpe.encode("men, dog"))
     assert "".join(pieces) == "▁men,▁dog"
     ids = bpe.encode("men, dog")
@@ -95,6 +96,7 @@ def test_reserved_pieces_in_a_text_are_characters_like_others(way, tmp_path):
     ids, places = bpe.encode_words(["</s>", "b▁c", "▁"])
     assert (bpe.decode(ids), min(ids) > 3) == ("</s> b▁c ▁", True)
     assert bpe.words(ids) == places
+    assert bpe.decode(bpe.encode("b\ufdd0c")) == "bc"  # what stands for "▁" inside is unknown
     assert "".join(bpe.pieces(ids)) == "▁</s>▁b▁c▁▁"
 
 
