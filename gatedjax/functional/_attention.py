@@ -56,14 +56,14 @@ def length_mask(lengths: Int[Array, "*B"], size: int) -> Bool[Array, "*B size"]:
       TypeError: if size is not an int.
       ValueError: if size is negative, or outside of `jit` a length is not in [0, size].
     """
-    # A size that `jax.export` leaves open is no int.
-    if not isinstance(size, int | np.integer) and not is_symbolic_dim(size):
+    is_open = is_symbolic_dim(size)  # by `jax.export`, and then no int
+    if not isinstance(size, int | np.integer) and not is_open:
         raise TypeError(f"size must be an int known while tracing, got {type(size).__name__}")
     if size < 0:
         raise ValueError(f"size must not be negative, got {size}")
     values = listed_as_array(lengths)
     lengths = integers_of("lengths", values)
-    most = size if isinstance(size, int) else math.inf  # jax.export may leave the size open
+    most = math.inf if is_open else size
     wrong = lambda x: (x < 0) | (x > most)  # noqa: E731
     check_values("lengths", values, None, wrong, f"be in [0, {size}]")
     positions = lax.broadcasted_iota(lengths.dtype, (*lengths.shape, size), lengths.ndim)

@@ -200,13 +200,11 @@ def run_recurrences(calls: Sequence[Recurrence]) -> list[tuple[Carry, Array]]:
     """Runs one or two directions over the same inputs; returns (final, outputs) of each."""
     # Both directions have the same inputs, mask and options, so that the first stands for both.
     unit = calls[0].unit
-    weights, xs, mask, _, _, _ = calls[0].arguments
+    weights, xs, mask, _, dropout, _ = calls[0].arguments
     batch, steps = xs.shape[:2]
     hidden = weights.recurrent.shape[0]
     starts = tuple(call.arguments[3] for call in calls)
-    dropout = [call.arguments[4] for call in calls]
     begins = [call.arguments[5] for call in calls]
-    has_dropout = any(its is not None for its in dropout)
     request = Request(
         unit.kind,
         unit.name,
@@ -216,7 +214,7 @@ def run_recurrences(calls: Sequence[Recurrence]) -> list[tuple[Carry, Array]]:
         xs.dtype,
         len(calls),
         begins[0].goes_on is not None,
-        has_dropout,
+        dropout is not None,
         unit.bound,
         unit.scale,
     )
@@ -238,16 +236,12 @@ def run_recurrences(calls: Sequence[Recurrence]) -> list[tuple[Carry, Array]]:
     static = Static(
         variant, tuple(call.reverse for call in calls), unit.core, unit.forward, statics
     )
-    # A kernel has dropout in all directions or in none, and a mask of ones has no effect.
-    if has_dropout:
-        ones = jnp.ones((batch, hidden), jnp.float32)
-        dropout = [ones if its is None else its for its in dropout]
     masks = Masks(mask, tuple(its.goes_on for its in begins))
     floats = Floats(
         xs,
         tuple(call.arguments[0] for call in calls),
         starts,
-        tuple(dropout),
+        tuple(call.arguments[4] for call in calls),
         tuple(its.carry for its in begins),
     )
     return list(run_core(run_directions, (static,), (masks, floats), (xs, floats.initial)))

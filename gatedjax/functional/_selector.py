@@ -255,7 +255,7 @@ def mean_over_pairs(
 def _keys_of_a_query(like: Array, mask: Array | None, keys: Array | None) -> Array:
     if keys is None:
         return jnp.maximum(_lengths(like, mask), 1)
-    check_broadcasts(like.shape, keys=keys)
+    check_broadcasts(like.shape, num_keys=keys)
     means = _mean_over_queries(jnp.broadcast_to(keys, like.shape), mask)
     return jnp.where(means <= 0, 1, means)
 

@@ -87,7 +87,9 @@ def draw(
     """
     check_floating(logits=logits, noise=noise)
     check_same_shape(logits=logits, noise=noise, mask=mask)
-    return gates_of(estimator, logits, noise, mask)
+    check_mask(mask, jnp.shape(logits))
+    closed = logits if mask is None else jnp.where(mask, logits, -jnp.inf)
+    return gates_of(estimator, closed, noise, mask)
 
 
 def gates_of(estimator: Estimator, logits: Array, noise: Array, mask: Array | None = None) -> Gates:
@@ -185,7 +187,8 @@ def train(
         return expected(logits, key, *row, mask=mask)
 
     # `expectation` returns only the estimate, so the other results need a separate pass.
-    _, other = reader(gates_of(estimator, a, noise[:, 0], None).values[:, None], *rows)
+    first = gates_of(estimator, a, noise[:, 0]).values
+    _, other = reader(first[:, None].astype(a.dtype), *rows)
     return jax.vmap(estimate)(logits, keys, mask, *rows), jax.lax.stop_gradient(other)
 
 

@@ -252,6 +252,7 @@ class RAULanguageTask(NetworkTask):
           next window.
         """
         nll, carry = self._score(params, batch, carried.rows)
+        check_batch(batch, example_id="B")
         real = batch["token_weight"] > 0
         predictions = {
             "example_id": batch["example_id"],
@@ -262,6 +263,7 @@ class RAULanguageTask(NetworkTask):
         return metrics, predictions, dataclasses.replace(carried, rows=carry)
 
     def _score(self, params: Params, batch: Batch, carry: Carry, **options: Any) -> Tree:
+        check_batch(batch, token_weight="B T")
         return self.model.apply(
             {"params": params}, batch, carry, method=RAULanguageModel.score, **options
         )

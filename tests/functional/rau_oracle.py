@@ -23,10 +23,12 @@ def numpy_rau_step(
     reset_after=False,
     past=None,
     more=0,
+    shown=None,
 ):
     """h' from h [H], x [D] and the logits of the steps before (time_causal appends its own).
 
-    more: how many steps `past` does not list. Analytic, so that complex steps give derivatives.
+    more: how many steps `past` does not list; shown: a list that gets the attention of the step.
+    Analytic, so that complex steps give derivatives.
     """
     n = len(h)
     u = np.concatenate([x, drop * h])
@@ -53,19 +55,24 @@ def numpy_rau_step(
     else:
         a, v = affine(3), affine(4)
 
-    if attention == "additive_relu":
-        return (1 - z) * h + z * c + softmax(a) * (n if rescale else 1) * np.maximum(v, 0)
     if attention == "matrix":
         p = np.stack([softmax(row + a) for row in weights.affinity])
-        s = np.array([np.sum(row * (len(u) if rescale else 1) * u) for row in p])
-    elif attention == "concat":
-        p = softmax(a) * (len(u) if rescale else 1)
-        s = (p * u) @ weights.value + weights.value_bias
     elif attention == "time_causal":
         past.append(a)
-        s = softmax(np.ravel(past))[-1] * (len(past) + more if rescale else 1) * v
-    elif attention == "sigmoid":
-        s = sigmoid(a) * v
+        p = softmax(np.ravel(past))[-1:]
     else:
-        s = softmax(a) * (n if rescale else 1) * v
+        p = sigmoid(a) if attention == "sigmoid" else softmax(a)
+    if rescale:
+        p = p * (len(past) + more if attention == "time_causal" else p.shape[-1])
+    if shown is not None:
+        shown.append(p)
+
+    if attention == "additive_relu":
+        return (1 - z) * h + z * c + p * np.maximum(v, 0)
+    if attention == "matrix":
+        s = p @ u
+    elif attention == "concat":
+        s = (p * u) @ weights.value + weights.value_bias
+    else:
+        s = p * v
     return (1 - z) * h + z * c / 2 + z * np.tanh(s) / 2

@@ -18,7 +18,7 @@ POSITIONS = np.array([0.0, 6.0, 2.3, -2.6, 6.2, 0.0, 0.4, 0.0])
 MASK = np.arange(T)[None, :] < LENGTHS[:, None]
 local = jax.jit(local_attention_weights, static_argnames=("half_width", "renormalise"))
 
-# Rows: padding in front, holes, the position in a hole, a single token, no token, far outside.
+# Rows: padding in front, holes, two tokens as near to a hole, one token, no token, far outside.
 HOLES = np.array(
     [
         [0, 0, 1, 1, 1, 1, 1],
@@ -31,7 +31,7 @@ HOLES = np.array(
     ],
     bool,
 )
-CENTRES = np.array([0.3, 2.6, 3.2, 0.0, 0.0, 9.0, -5.0])
+CENTRES = np.array([0.3, 2.6, 3.0, 0.0, 0.0, 9.0, -5.0])
 
 
 def local_rows(scores, positions, half_width, mask, renormalise=False):
@@ -66,7 +66,7 @@ BY_MASK = (CENTRES, HOLES, {"mask": HOLES})
     [
         (1, False, BY_LENGTH),
         (2.0, True, BY_LENGTH),
-        (20, False, BY_LENGTH),
+        (20, False, (POSITIONS, MASK, {"lengths": LENGTHS.tolist()})),
         (0.25, True, BY_MASK),
         (2.0, False, BY_MASK),
     ],
@@ -117,13 +117,6 @@ def test_local_lengths_may_be_of_a_dtype_that_the_width_does_not_fit_in(dtype):
     want = local_rows(scores.astype(float), positions.astype(float), 0.2, real)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
     assert got[0, 50] > 1e-4
-
-
-@pytest.mark.slow
-def test_local_lengths_may_be_a_list(np_rng):
-    scores, positions = np_rng.normal(size=MASK.shape), POSITIONS
-    got = local_attention_weights(scores, positions, 2.0, lengths=LENGTHS.tolist())
-    np.testing.assert_array_equal(got, local(scores, positions, half_width=2.0, lengths=LENGTHS))
 
 
 def test_local_extreme_scores_have_finite_weights_and_gradients(np_rng):
@@ -236,10 +229,17 @@ def test_pool_of_bfloat16_states_is_summed_in_float32(weight_dtype):
     np.testing.assert_array_equal(got.astype(jnp.float32), 1.5)
 
 
-# name -> a sum of x, weighted by y; both are [2, 3, 4]
-WEIGHTED = {
-    "attention_pool": lambda x, y: F.attention_pool(x, y[..., 0]),
+# name -> a result that has the dtype of x [2, 3, 4], whatever that of y [2, 3, 4] is
+LIKE_THE_FIRST = {
+    "attention_pool": lambda x, y: F.attention_pool(x, y[..., 0], jnp.ones((1, 3), bool)),
+    "byte_dropout": lambda x, y: F.byte_dropout(x, 0.5, jnp.ones((2, 3, 4), jnp.uint8)),
+    "compact_attention_pool": lambda x, y: (
+        F.compact_attention_pool(lambda states: y[..., 0], x, y[..., 0], capacity=3).pooled
+    ),
     "gated_attention": lambda x, y: F.gated_attention(x, y)[0],
+    "gated_softmax": F.gated_softmax,
+    "gumbel_softmax": F.gumbel_softmax,
+    "relaxed_gated_softmax": F.relaxed_gated_softmax,
     "relaxed_selective_attention": lambda x, y: F.relaxed_selective_attention(
         y, y, x, jnp.zeros((2, 3, 3))
     )[0],
@@ -247,12 +247,30 @@ WEIGHTED = {
         x, jnp.ones((1, 4, 5)), jnp.ones((1, 5)), keys=y
     )[0],
     "selective_attention": lambda x, y: F.selective_attention(y, y, x, jnp.ones((2, 3, 3)))[0],
+    "selective_weights": F.selective_weights,
     "source_to_token": F.source_to_token,
+    "uniform_sigmoid": F.uniform_sigmoid,
+    "uniform_sigmoid, hard": lambda x, y: F.uniform_sigmoid(x, y, straight_through=True),
 }
+# name -> a result of float32 for x and y of bfloat16, or of either
+WIDE = {
+    "scaled_dot_product": F.scaled_dot_product,
+    "selective_attention": lambda x, y: F.selective_attention(x, x, y, jnp.ones((2, 3, 3)))[1],
+    "gated_attention of a vector": lambda x, y: F.gated_attention(x, y[:, 0])[1],
+    "selection_counts": lambda x, y: F.selection_counts(x[None]),
+    "selection_entropy": lambda x, y: F.selection_entropy(x[None]),
+    "selection_log_prob": lambda x, y: F.selection_log_prob(x[None], y[None]),
+}
+DTYPES = [(jnp.float32, jnp.bfloat16), (jnp.bfloat16, jnp.float32), (jnp.bfloat16, jnp.bfloat16)]
 
 
-@pytest.mark.parametrize("name", WEIGHTED)
-def test_a_weighted_sum_has_the_dtype_of_what_is_summed(name):
-    for dtype, other in [(jnp.float32, jnp.bfloat16), (jnp.bfloat16, jnp.float32)]:
-        x, y = (jax.ShapeDtypeStruct((2, 3, 4), one) for one in (dtype, other))
-        assert jax.eval_shape(WEIGHTED[name], x, y).dtype == dtype
+@pytest.mark.parametrize(("dtype", "other"), DTYPES)
+def test_results_have_the_dtype_of_what_they_stand_for_or_a_wide_one(dtype, other):
+    x, y = (jax.ShapeDtypeStruct((2, 3, 4), one) for one in (dtype, other))
+    for name, function in LIKE_THE_FIRST.items():
+        assert jax.eval_shape(function, x, y).dtype == dtype, name
+    for name, function in WIDE.items():
+        assert jax.eval_shape(function, x, y).dtype == jnp.float32, name
+    mixed = jnp.promote_types(dtype, other)
+    assert jax.eval_shape(F.highway_mix, x, x, y).dtype == mixed
+    assert jax.eval_shape(F.highway_mix, x, y, x).dtype == mixed

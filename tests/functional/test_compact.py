@@ -105,7 +105,7 @@ find_open = jax.jit(open_indices, static_argnames="capacity")
 # ---- the indices
 
 
-@pytest.mark.parametrize("capacity", [1, 4, 7])
+@pytest.mark.parametrize("capacity", [1, np.int64(4), 7])
 def test_indices_equal_the_loop(capacity):
     got = find_open(GATES, MASK, capacity=capacity)
     for mine, want in zip(got, open_loop(OPEN, capacity), strict=True):
@@ -298,6 +298,7 @@ def test_empty_batches_and_empty_rows_give_zeros(shape):
         ([3, 9, 16], 1.0, 8, 16),
         ([0, 0], 1.0, 8, 8),
         ([7], 0.5, 1, 7),
+        ([1, 10], 0.5, 1, 10),
         ([0], 0.5, 1, 1),
         (range(1, 101), 0.9, 1, 91),
         (range(1, 101), 0.0, 1, 1),

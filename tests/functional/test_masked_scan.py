@@ -189,8 +189,9 @@ def test_bidirectional_passes_options_and_pairs_of_carries_on():
     chex.assert_trees_all_equal(*run(weights, ahead, back, fresh))
     with pytest.raises(TypeError, match="reverse"):
         F.bidirectional(F.gru, weights, weights, xs, reverse=True)
-    with pytest.raises(ValueError, match=r"initial must be \(forward, backward\).*LSTMState"):
-        F.bidirectional(F.gru, weights, weights, xs, initial=F.LSTMState(ahead, back))
+    for wrong, kind in ((F.LSTMState(ahead, back), "LSTMState of 2"), ((ahead,), "tuple of 1")):
+        with pytest.raises(ValueError, match=rf"initial must be \(forward, backward\).*{kind}"):
+            F.bidirectional(F.gru, weights, weights, xs, initial=wrong)
     # as in a call of the partial function, what `bidirectional` passes on comes last
     replaced = {"reverse": True, "initial": fresh, "reset_to": -fresh, "reset_after": False}
     bound = functools.partial(F.gru, **options | replaced)

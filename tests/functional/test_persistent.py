@@ -122,19 +122,6 @@ def test_without_steps_the_initial_carry_is_returned(rows, steps):
     np.testing.assert_allclose(final.hidden, floats["initial"][0].hidden, rtol=1e-6)
 
 
-@pytest.mark.slow
-def test_lengths_are_masks():
-    case = CASES["lstm"]._replace(directions=1, with_mask=False)
-    floats, masks = draw(case)
-    floats, lengths = cast(floats, np.float32), jnp.array([5, 2])
-    by_mask = {**masks, "mask": jnp.arange(5)[None] < lengths[:, None]}
-    with emulator.emulated():
-        got = run(case, floats, masks, implementation="persistent", lengths=lengths)
-        want = run(case, floats, by_mask, implementation="persistent")
-    for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 @pytest.fixture
 def gpu():
     if jax.default_backend() != "gpu":

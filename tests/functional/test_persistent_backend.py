@@ -253,6 +253,16 @@ def test_a_missing_compiler_means_the_scan(monkeypatch):
     _backend._trial_error.cache_clear()
 
 
+def test_the_newest_of_the_installed_compilers_comes_first(monkeypatch, tmp_path):
+    paths = [tmp_path / f"nvidia/{name}/lib/libnvrtc.so.{n}" for n, name in ((12, "a"), (13, "b"))]
+    for path in paths:
+        path.parent.mkdir(parents=True)
+        path.touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    found = [path for path in _compiler._installed_libraries() if path in paths]
+    assert found == paths[::-1]
+
+
 def test_the_compiler_accepts_the_source_for_all_kinds(monkeypatch):
     """Runs where NVRTC is installed, which needs no GPU."""
     monkeypatch.setenv("GATEDJAX_KERNEL_CACHE", "")

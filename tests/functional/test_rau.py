@@ -91,15 +91,17 @@ def hidden_of(carry):
 
 @functools.cache
 def single(attention):
-    """The passes of one form in float32 and the pass of bfloat16 inputs, in one program."""
+    """The passes of one form in float32, that of bfloat16 inputs and p, in one program."""
     unroll = functools.partial(F.rau, attention=attention)
+    weigh = functools.partial(F.rau_attention, attention=attention)
 
     @jax.jit
     def run(arguments, mask, cotangents):
         weights, xs, *rest = arguments
         low = (weights, xs.astype(jnp.bfloat16), mask)
         narrow = unroll(*low, initial=rest[0], recurrent_dropout_mask=rest[1])
-        return *passes(unroll, arguments, mask, cotangents), narrow
+        p = weigh(weights, xs, mask, rescale=attention != "sigmoid")
+        return *passes(unroll, arguments, mask, cotangents), narrow, p
 
     return run
 
@@ -226,7 +228,7 @@ def test_no_step_and_one_unit(steps, width, attention, inner, np_rng):
 def test_states_stay_in_bounds_for_extreme_inputs(attention, inner, np_rng):
     (weights, xs, *rest), cotangents = ordinary(np_rng, attention, inner)
     found = single(attention)((weights, xs * np.float32(1e6), *rest), MASK, cotangents)
-    (_, outputs), (_, again), gradients, _ = jax.tree.map(np.asarray, found)
+    (_, outputs), (_, again), gradients, *_ = jax.tree.map(np.asarray, found)
     leaves = jax.tree.leaves((outputs, again, gradients[:2], hidden_of(gradients[2]), gradients[3]))
     assert all(np.isfinite(leaf).all() for leaf in leaves)
     if attention != "additive_relu":
@@ -246,10 +248,16 @@ def test_a_non_finite_input_stays_in_its_row_and_after_its_step(attention, inner
 
 
 @each_plain_form
-def test_bfloat16_inputs_stay_close_with_float32_carries(attention, inner, np_rng):
+def test_bfloat16_inputs_stay_close_and_the_attention_shown_is_that_of_the_loop(
+    attention, inner, np_rng
+):
     arguments, cotangents = ordinary(np_rng, attention, inner)
-    found = single(attention)(arguments, MASK, cotangents)
-    (want_final, want), *_, (final, outputs) = found
+    (want_final, want), *_, (final, outputs), p = single(attention)(arguments, MASK, cotangents)
+    rows = []
+    options = {"attention": attention, "rescale": attention != "sigmoid", "shown": rows}
+    oracle(arguments[0], arguments[1], MASK, *arguments[2:], **options)
+    np.testing.assert_allclose(p[MASK], rows, **F32)
+    np.testing.assert_array_equal(p[~MASK], 0)
     assert outputs.dtype == jnp.bfloat16
     assert {leaf.dtype for leaf in jax.tree.leaves(final)} == {jnp.dtype(np.float32)}
     np.testing.assert_allclose(np.asarray(outputs, np.float32), want, **BF16)

@@ -482,8 +482,15 @@ def test_bfloat16_inputs_stay_close_with_float32_carries_and_gradients(cell):
 @pytest.mark.parametrize("name", ["lstm", "gru", "rau"])
 def test_carries_have_the_digits_of_float32_under_bfloat16_inputs(name, np_rng):
     cell, x = CELLS[name], jnp.zeros((B, D), jnp.bfloat16)
-    carry, output = jax.jit(cell.step)(cell.weights(np_rng), cell.carry(np_rng), x)
+    weights, start = cell.weights(np_rng), cell.carry(np_rng)
+    carry, output = jax.jit(cell.step)(weights, start, x)
     assert output.dtype == x.dtype
+    # a carry that is given may have fewer digits
+    low = jax.tree.map(lambda leaf: leaf.astype(x.dtype), start)
+    for options in ({}, {"resets": MASK, "reset_to": low}):
+        run = functools.partial(cell.unroll, initial=low if options else start, **options)
+        final, _ = jax.eval_shape(run, weights, jnp.zeros((B, T, D)))
+        assert {leaf.dtype for leaf in jax.tree.leaves(final)} == {jnp.dtype(np.float32)}
     for leaf in leaves(carry):
         assert leaf.dtype == np.float32
         assert (leaf != leaf.astype(x.dtype).astype(np.float32)).any()

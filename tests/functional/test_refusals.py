@@ -70,6 +70,11 @@ def stack(*selected, **weights):
     return lambda: F.gated_stack(*(selected or (ones(2, 3, 3),)), good)
 
 
+def append(**changes):
+    empty = F.AttentionCache(HEADS, HEADS, SEGMENTS, np.int32(0))
+    return lambda: F.append_to_cache(empty, **({"key": HEADS, "value": HEADS} | changes))
+
+
 def rau(attention, weights=RAU, xs=XS, **options):
     return lambda: F.rau(weights, xs, attention=attention, **options)
 
@@ -97,6 +102,14 @@ TABLE = {
             TypeError,
         ),
         (lambda: F.example_dropout(FLOATS, "0.5", KEYS), "rate|number|'0.5'", TypeError),
+        (
+            lambda: F.example_dropout(FLOATS, ones(1) / 2, KEYS),
+            "rate|number|(1,)",
+        ),
+        (lambda: F.byte_dropout(FLOATS, 1.0, FLOATS.astype("uint8")), "rate|[0, 1)|1.0"),
+        (lambda: F.example_keys(KEYS[0], ONE), "example_id|integers|float32", TypeError),
+        (lambda: F.example_keys(KEYS[0], INTS), "example_id|[B]|(2, 3)"),
+        (lambda: F.recurrence_backend("gru", 1, 1, 1, implementation="x"), "implementation|'x'"),
         (lambda: F.sinusoids(5, 4), "positions|[N]|()"),
         (lambda: F.skip_lstm(LSTM, XS, 2 * ones(4, 5)), "gates|[0, 1]|2.0"),
         (lambda: F.skip_lstm(LSTM, XS, -ones(4, 5)), "gates|[0, 1]|-1.0"),
@@ -105,11 +118,18 @@ TABLE = {
         (lambda: F.append_to_cache(None, HEADS, HEADS), "cache|AttentionCache|NoneType", TypeError),
         (lambda: F.gru(GRU, None), "xs|NoneType", TypeError),
     ],
+    "append_to_cache": [
+        (append(key=HEADS[..., :3]), "key|(4, 2, 5, 4)|(4, 2, 5, 3)"),
+        (append(value=HEADS[:, :1]), "value|(4, 2, 5, 4)|(4, 1, 5, 4)"),
+        (append(mask=SEGMENTS[:, :4]), "mask|(4, 5)|(4, 4)"),
+        (append(selector_key=HEADS), "selector_key|None|an array"),
+    ],
     "length_mask": [
         (lambda: F.length_mask(LENGTHS, 3.0), "size|float", TypeError),
         (lambda: F.length_mask(LENGTHS, -1), "size|-1"),
         (lambda: F.length_mask(np.array([2, 4]), 3), "lengths|[0, 3]|4"),
-        (lambda: F.length_mask(np.array([2, -1]), 3), "lengths|[0, 3]|-1"),
+        (lambda: F.length_mask(np.array([2, -1]), np.int64(3)), "lengths|[0, 3]|-1"),
+        (lambda: F.length_mask(np.array([2, 4]), np.int64(3)), "lengths|[0, 3]|4"),
         (lambda: F.length_mask([2, 4], 3), "lengths|4"),
         (lambda: F.length_mask(TOO_BIG, 3), "lengths|int32|4294967297"),
         (lambda: F.length_mask(np.array([200], np.uint8), 3), "lengths|200"),
@@ -188,7 +208,7 @@ TABLE = {
         (lambda: F.plan_capacity([]), "open_counts"),
         (lambda: F.plan_capacity([-1]), "open_counts|-1"),
         (lambda: F.plan_capacity([np.nan]), "open_counts|nan"),
-        (lambda: F.plan_capacity([1], quantile=1.1), "quantile|1.1"),
+        *((lambda q=q: F.plan_capacity([1], q), f"quantile|[0, 1]|{q}") for q in (-0.1, 1.1)),
         (lambda: F.plan_capacity([1], multiple=0), "multiple|0"),
     ],
     "linear_cross_entropy": [
@@ -236,16 +256,24 @@ TABLE = {
         (select(kernels=ones(2, 5, 3)), "kernels|(2, 3, 3)|(2, 5, 3)"),
         (select(keys=XS[:, :2]), "keys|(4, 2, 3)"),
         (select(keys=XS.astype(int)), "keys|int32", TypeError),
+        (select(kernels=ones(2, 3, 3, kind=int)), "kernels|int32", TypeError),
+        (select(vectors=INTS), "vectors|int32", TypeError),
     ],
     "stacks": [
         (stack(input=ones(3, 1)), "input|(2, 3, 6)|(3, 1)"),
         (stack(recurrent=ones(3, 1)), "recurrent|(2, 3, 3)|(3, 1)"),
         (stack(bias=ones(3, 1)), "bias|(2, 6)|(3, 1)"),
+        (stack(bias=ones(2, 6, kind=int)), "bias|int32", TypeError),
         (stack(ones(3)), "selected|[..., L, D]|(3,)"),
         (stack(ones(2, 0, 3)), "selected|1|(2, 0, 3)"),
         (
             change("highway_stack", F.HighwayWeights(ones(3, 3, 6), ones(2, 6))),
             "bias|(3, 6)|(2, 6)",
+        ),
+        (
+            change("highway_stack", F.HighwayWeights(ones(2, 3, 6), ones(2, 6, kind=int))),
+            "bias|int32",
+            TypeError,
         ),
         (change("highway_stack", inputs=ones()), "inputs|[..., D]|()"),
     ],
@@ -272,6 +300,7 @@ TABLE = {
         (lambda: F.uniform_sigmoid(FLOATS, FLOATS, temperature=-1), "temperature|-1"),
         (lambda: F.selection_counts(ones(4, 5, 5)), "[B, M, Q, N]|(4, 5, 5)"),
         (lambda: F.selection_statistics(ones(4, 5)), "[B, M, N]|(4, 5)"),
+        (change("mean_over_pairs", num_keys=ones(4, 1, 4)), "num_keys|(4, 2, 5)|(4, 1, 4)"),
     ],
     "relaxations": [
         row
@@ -283,7 +312,7 @@ TABLE = {
                     lambda relax=relax, tau=tau: relax(FLOATS, FLOATS, temperature=tau),
                     f"temperature|{tau}",
                 )
-                for tau in (0.0, -1.0, np.nan, np.inf)
+                for tau in (0.0, -1.0, np.nan, np.inf, np.float32([1, 0, 1]))
             ),
         )
     ],

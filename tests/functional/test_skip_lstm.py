@@ -1,5 +1,7 @@
 """The LSTM whose state moves by the share of a gate, against loops."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +12,9 @@ from tests.functional.rau_oracle import sigmoid
 
 B, T, D, H = 4, 5, 3, 2
 LENGTHS = np.array([5, 3, 1, 0])
+REAL = np.arange(T) < LENGTHS[:, None]
+START = F.LSTMState(*np.random.default_rng(1).normal(size=(2, B, H)))
+DROP = np.array([[0, 2], [2, 0], [2, 2], [1, 1]])
 
 
 @pytest.fixture
@@ -24,10 +29,10 @@ def loop(weights, xs, gates, lengths, reverse):
     """(final hidden states, outputs) of one row after another."""
     hiddens, outputs = np.zeros((len(xs), H)), np.zeros((len(xs), T, H))
     for row, length in enumerate(lengths):
-        h, c = np.zeros(H), np.zeros(H)
+        h, c = (part[row] for part in START)
         for t in reversed(range(length)) if reverse else range(length):
             i, f, g, o = np.split(
-                xs[row, t] @ weights.input + h @ weights.recurrent + weights.bias, 4
+                xs[row, t] @ weights.input + (DROP[row] * h) @ weights.recurrent + weights.bias, 4
             )
             new_c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
             new_h = outputs[row, t] = sigmoid(o) * np.tanh(new_c)
@@ -37,24 +42,19 @@ def loop(weights, xs, gates, lengths, reverse):
     return hiddens, outputs
 
 
-@jax.jit
-def forward(weights, xs, gates, lengths):
-    (final, _), ys = F.skip_lstm(weights, xs, gates, lengths=lengths)
-    return final, ys
-
-
-@jax.jit
-def backward(weights, xs, gates, lengths):
-    (final, _), ys = F.skip_lstm(weights, xs, gates, lengths=lengths, reverse=True)
+@functools.partial(jax.jit, static_argnames="reverse")
+def run(weights, xs, gates, **options):
+    options |= {"initial": START, "recurrent_dropout_mask": DROP.astype(float)}
+    (final, _), ys = F.skip_lstm(weights, xs, gates, **options)
     return final, ys
 
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_states_and_outputs_are_those_of_a_loop_and_padding_is_not_read(reverse, arrays, x64):
     weights, xs, gates = arrays
-    real = np.arange(T) < LENGTHS[:, None]
-    dirty = np.where(real[..., None], xs, np.nan), np.where(real, gates, np.nan)
-    got = (backward if reverse else forward)(weights, *dirty, LENGTHS)
+    dirty = np.where(REAL[..., None], xs, np.nan), np.where(REAL, gates, np.nan)
+    real = {"mask": REAL} if reverse else {"lengths": LENGTHS}
+    got = run(weights, *dirty, reverse=reverse, **real)
     for value, expected in zip(got, loop(weights, xs, gates, LENGTHS, reverse), strict=True):
         np.testing.assert_allclose(value, expected, rtol=1e-12, atol=1e-14)
 
@@ -63,10 +63,12 @@ def test_states_and_outputs_are_those_of_a_loop_and_padding_is_not_read(reverse,
 def test_closed_steps_are_skipped_and_open_ones_are_those_of_lstm(arrays, x64):
     weights, xs, gates = arrays
     hard = (gates > 0.5).astype(float)
-    final, ys = forward(weights, xs, hard, np.full(B, T))
+    final, ys = run(weights, xs, hard)
     for row in range(B):
-        kept = np.flatnonzero(hard[row])
-        state, outputs = F.lstm(weights, xs[row : row + 1, kept])
+        kept, one = np.flatnonzero(hard[row]), slice(row, row + 1)
+        options = {"initial": F.LSTMState(*(part[one] for part in START))}
+        options["recurrent_dropout_mask"] = DROP[one].astype(float)
+        state, outputs = F.lstm(weights, xs[one, kept], **options)
         np.testing.assert_allclose(final[row], state.hidden[0], rtol=1e-12)
         np.testing.assert_allclose(ys[row, kept], outputs[0], rtol=1e-12)
 
@@ -76,8 +78,8 @@ def test_the_derivative_by_a_closed_gate_is_that_of_finite_differences(arrays, x
     hard = (gates > 0.5).astype(float)
 
     def total(weights, gates):
-        final, ys = F.skip_lstm(weights, xs, gates, lengths=LENGTHS)
-        return jnp.sum(final.hidden**2) + jnp.sum(jnp.sin(ys))
+        final, ys = run(weights, xs, gates, lengths=LENGTHS)
+        return jnp.sum(final**2) + jnp.sum(jnp.sin(ys))
 
     slopes = jax.jit(jax.grad(total, argnums=1))(weights, hard)
     for row, t in np.ndindex(B, T):

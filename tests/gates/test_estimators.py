@@ -9,6 +9,7 @@ import pytest
 
 from gatedjax import gates
 from gatedjax.gates._registry import ESTIMATORS as ESTIMATORS_OF_THE_LIBRARY
+from gatedjax.gates._registry import standard_estimators
 from tests.gates import _oracles
 from tests.gates._cases import (
     BIASED,
@@ -53,6 +54,11 @@ def test_the_table_says_of_every_estimator_what_it_is():
     assert [name(one) for one in UNBIASED if one.needs_gradient] == ["Rebar"]
     assert all(one.needs_gradient == isinstance(one, gates.Pathwise) for one in BIASED)
     assert "| `DisARM` | you have no other preference | yes | 2 | no | `disarm` |" in gates.__doc__
+    reported = standard_estimators(0.7)
+    assert of_entries.keys() - {*map(type, reported)} == {gates.Relax, gates.Enumerate}
+    assert [one.k for one in reported if hasattr(one, "k")] == [2, 4]
+    tempered = [name(one) for one in reported if getattr(one, "tau", None) == 0.7]
+    assert tempered == ["SoftGumbel", "STGumbel", "Rebar"]
 
 
 # ---- gates with atoms

@@ -104,17 +104,18 @@ def test_rows_that_are_run_together_have_the_estimates_of_each_alone(estimator, 
         both = (together, one_by_one)
         noise = jax.vmap(lambda key: draw_noise_rows(key, max(estimator.rows, 1), 4)[0])(rows)
         found = [jax.value_and_grad(f, (0, 1), has_aux=True)(logits, weights) for f in both]
-        return *found, noise
+        return *found, noise, gates.draw(estimator, logits, noise, mask).values
 
-    found_together, found_alone, noise = jax.tree.map(np.asarray, run(logits, weights))
+    found_together, found_alone, noise, drawn = jax.tree.map(np.asarray, run(logits, weights))
     (value, (found, first)), slopes = found_together
     (want, alone_found), alone_slopes = found_alone
     np.testing.assert_allclose(found, alone_found, **F64)
     np.testing.assert_allclose(value, want, **F64)
     for got, wanted in zip(slopes, alone_slopes, strict=True):
         np.testing.assert_allclose(got, wanted, **F64)
+    np.testing.assert_allclose(drawn, first, **F64)
     if isinstance(estimator, gates.Pathwise) and not estimator.hard:
-        assert np.all((first > 0)[~mask] == 0)
+        np.testing.assert_array_equal(first[~mask], 0)
     else:
         np.testing.assert_array_equal(first, (logits + noise > 0) & mask)
 

@@ -119,15 +119,28 @@ def test_the_toys_are_those_of_the_table(tmp_path, monkeypatch, capsys):
     np.testing.assert_allclose(liu["gradient"], [-0.0450], rtol=1e-4)
     np.testing.assert_allclose(liu["estimators"][1]["variance"], 0.43842, rtol=0.05)
     steep = next(study for title, study in studies.items() if "disagree" in title)
-    losses = {row["mode"]: row["loss"] for row in steep["modes"]}
+    modes = {row["mode"]: row for row in steep["modes"]}
+    losses = {mode: row["loss"] for mode, row in modes.items()}
     p = 1 / (1 + np.exp(-0.4))
     sigmoid = lambda k: 1 / (1 + np.exp(6 - 4 * k))  # noqa: E731
-    exact = sum(c * p**k * (1 - p) ** (3 - k) * sigmoid(k) for k, c in enumerate((1, 3, 3, 1)))
+    chances = {k: c * p**k * (1 - p) ** (3 - k) for k, c in enumerate((1, 3, 3, 1))}
+    exact, square = (sum(c * sigmoid(k) ** power for k, c in chances.items()) for power in (1, 2))
     np.testing.assert_allclose(losses["exact"], exact, rtol=1e-5)
     np.testing.assert_allclose(losses["threshold"], sigmoid(3), rtol=1e-5)
     np.testing.assert_allclose(losses["best"], sigmoid(0), rtol=1e-4)
     np.testing.assert_allclose(losses["expected"], sigmoid(3 * p), rtol=1e-5)
     assert abs(losses["sample"] - exact) < 0.02
+    soft = 1 / (1 + np.exp(-(0.4 + np.random.default_rng(0).logistic(size=(3, 20_000))) / 0.5))
+    assert abs(losses["relaxed"] - sigmoid(soft.sum(axis=0)).mean()) < 0.02
+    np.testing.assert_allclose(steep["variance"], square - exact**2, rtol=1e-4)
+    error = np.sqrt(steep["variance"] / 16_384)
+    np.testing.assert_allclose(modes["sample"]["loss_error"], error, rtol=0.05)
+    np.testing.assert_allclose(modes["threshold"]["gap"], sigmoid(3) - exact, rtol=1e-4)
+    assert steep["logits"] == [0.4] * 3
+    first, other = (
+        next(gates.toys(64, estimators=[], key=key)) for key in map(jax.random.key, (0, 1))
+    )
+    assert first.modes[0].loss != other.modes[0].loss
 
 
 @pytest.mark.slow

@@ -297,16 +297,25 @@ def test_bfloat16_in_is_bfloat16_out_of_a_float32_search(name, np_rng):
 
 
 @jax.jit
-def along_axes(scores, mask):
+def along_axes(scores, mask, counts, cold):
     axes = {"sparsemax": 0, "entmax15": 1, "entmax 1.2": -3, "budget 2": 1, "soft 2, 0.5": 0}
-    return {(name, axis): MAPS[name][0](scores, mask, axis) for name, axis in axes.items()}
+    found = {(name, axis): MAPS[name][0](scores, mask, axis) for name, axis in axes.items()}
+    frozen = soft_top_k(scores, counts + 0.3, mask, 0, temperature=cold)
+    return found, (hard_top_k(scores, counts, mask, 0), frozen)
 
 
 @pytest.mark.slow
 def test_the_named_axis_is_the_one_that_sums_under_a_broadcast_mask(np_rng):
     scores = np_rng.normal(size=(3, 4, 5)).astype(np.float32)
     mask = np_rng.uniform(size=(3, 1, 5)) > 0.2
-    for (name, axis), got in along_axes(scores, mask).items():
+    counts = np.arange(20).reshape(1, 4, 5) % 4
+    found, hard = along_axes(scores, mask, counts, np.float32(0))
+    turned = lambda x: np.moveaxis(np.broadcast_to(x, (3, 4, 5)), 0, -1).reshape(20, 3)  # noqa: E731
+    rows = zip(turned(scores), turned(mask), turned(counts), strict=True)
+    want = [best(row[None], keep[None], k[0])[0] for row, keep, k in rows]
+    for got in hard:
+        np.testing.assert_array_equal(turned(got), want)
+    for (name, axis), got in found.items():
         moved = np.moveaxis(scores.astype(np.float64), axis, -1)
         keep = np.moveaxis(np.broadcast_to(mask, scores.shape), axis, -1)
         rows = oracle(name, moved.reshape(-1, moved.shape[-1]), keep.reshape(-1, keep.shape[-1]))[0]
@@ -471,12 +480,6 @@ def test_hard_top_k_has_the_derivatives_of_the_soft_gates(np_rng):
     value, gradient = hardened(scores, MASK, np.int32(2))
     np.testing.assert_array_equal(value, best(scores, MASK, 2))
     np.testing.assert_allclose(gradient, both("soft 2, 0.5", scores, MASK)[1], **F32)
-
-
-def test_a_known_k_of_hard_top_k_may_differ_by_row(np_rng):
-    scores = np_rng.normal(size=(3, T)).astype(np.float32)
-    got = np.asarray(jax.jit(lambda z: hard_top_k(z, np.array([[0], [2], [7]])))(scores))
-    np.testing.assert_array_equal(got.sum(axis=-1), [0, 2, 7])
 
 
 @pytest.mark.slow

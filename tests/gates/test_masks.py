@@ -54,8 +54,12 @@ def network(z):
     return jnp.sum(jnp.tanh(z @ jnp.stack([signs, 0.5 * signs], axis=1)))
 
 
+def root(z):
+    return jnp.sum(jnp.sqrt(jnp.exp(z)) - 1)  # at -inf without a finite slope
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("critic", [linear, network])
+@pytest.mark.parametrize("critic", [linear, network, root])
 def test_a_critic_that_is_not_finite_at_masked_gates_sees_nothing_there(critic, x64):
     estimator, mask = gates.Relax(critic), np.arange(5) < 3
     logits, weights = np.array([*LOGITS[:3], np.nan, np.inf]), np.array([*WEIGHTS[:3], 5.0, 7.0])

@@ -1,9 +1,11 @@
 """Extreme logits, NaN and low precision, for every estimator."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from gatedjax import gates
 from tests.gates import _oracles
 from tests.gates._cases import ESTIMATORS, LOGITS, WEIGHTS, keys, name, smooth, solved
 from tests.tolerances import BF16, F32
@@ -53,3 +55,23 @@ def test_bfloat16_logits_are_computed_in_float32(estimator):
     np.testing.assert_allclose(value, want, **BF16)
     # differences of losses, of which soft gates in bfloat16 are rounded
     np.testing.assert_allclose(gradient.astype(np.float32), exact, rtol=5e-2, atol=3e-2)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=name)
+def test_losses_get_gates_in_the_dtype_of_the_logits_and_are_summed_in_float32(estimator):
+    seen, logits = [], jnp.zeros((2, 3), jnp.bfloat16)
+
+    def reader(g):
+        seen.append(g.dtype)
+        return jnp.sum(g, axis=-1, dtype=jnp.float32), None
+
+    jax.eval_shape(lambda a: gates.train(estimator, a, keys(2), reader)[0], logits)
+    assert {*seen} == {logits.dtype}
+    expected = gates.expectation(jnp.sum, estimator)
+    assert jax.eval_shape(expected, logits[0], keys(1)[0]).dtype == jnp.float32
+
+
+def test_a_gate_that_is_certain_is_never_flipped():
+    noise = np.ones((1, 2), np.float32)
+    patterns = gates.LocalExpectation().patterns(np.float32([0.5, np.inf]), noise)
+    np.testing.assert_array_equal(patterns, [[1, 1], [0, 1], [1, 1]])

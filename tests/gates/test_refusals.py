@@ -127,6 +127,8 @@ TABLE = {
         (lambda: gates.entmax(ZEROS, "a"), "alpha|a number|'a'", TypeError),
         (lambda: gates.budget(ZEROS, None), "k|an array of numbers|NoneType", TypeError),
         (enumerated(temperature=0), "temperature|positive"),
+        (enumerated(draws=0), "draws|positive|0"),
+        (reported(chunks=0), "chunks|at least 1|0"),
         (enumerated(chunks=0), "chunks|at least 1|0"),
         (enumerated(chunks="2"), "chunks|an integer|'2'", TypeError),
         (enumerated(draws=2.5), "draws|an integer|2.5", TypeError),
@@ -186,7 +188,10 @@ TABLE = {
         (lambda: gates.attached(jnp.int32(1), ZEROS, ZEROS), "value|floating", TypeError),
     ],
     "more than twenty gates": [
-        (enumerated(np.zeros(21, np.float32)), "at most 20|21 gates|2,097,152 evaluations"),
+        (
+            enumerated(np.zeros(21, np.float32)),
+            "at most 20|21 gates|2,097,152 evaluations|8,388,608 bytes",
+        ),
         (enumerated(np.zeros(31, np.float32), chunks=1024), "n|at most 30|31 gates"),
         (traced(estimator=gates.Enumerate(), logits=np.zeros(22, np.float32)), "22 gates"),
         (reported((), np.zeros(21, np.float32)), "21 gates"),
@@ -248,6 +253,7 @@ def test_what_is_close_to_a_refusal_is_accepted():
     assert float(found.expectation) == 1.5
     found = enumerated(np.zeros(21, np.float32), chunks=256)()
     np.testing.assert_allclose(found.expectation, 10.5, rtol=1e-6)
+    traced(estimator=gates.Enumerate(256), logits=np.zeros(21, np.float32))()
     hidden = jax.jit(lambda a: gates.enumerate(broken(NAN), a).expectation)(FOUR)
     assert not np.isfinite(hidden)
 

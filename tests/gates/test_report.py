@@ -1,5 +1,7 @@
 """Stated properties shown by draws: unbiased within 4 standard errors, biased ones biased."""
 
+import dataclasses
+import functools
 import json
 
 import jax
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 
 from gatedjax import gates
+from gatedjax.gates import _report
 from tests.gates._cases import BIASED, ESTIMATORS, UNBIASED, name
 from tests.tolerances import F32, F64
 
@@ -74,6 +77,9 @@ def test_the_columns_are_the_statistics_of_the_draws(x64):
         for s in sample
     ]
     np.testing.assert_allclose(row.cosine, np.mean(cosines), **F64)
+    real = row.standard_error > 0
+    z = np.abs(row.bias[real] / row.standard_error[real]).max()
+    np.testing.assert_allclose(row.z, z, rtol=1e-6)
     assert row.bias[2] == row.standard_error[2] == 0
 
 
@@ -104,43 +110,70 @@ def test_float32_and_bfloat16_logits_are_measured_in_float32():
     assert biased.z > 10
 
 
-@pytest.mark.slow
-def test_the_report_is_a_table_and_plain_json():
-    found = gates.report(
-        quartic, np.ones(2, np.float32), ESTIMATORS[:3], key=jax.random.key(0), draws=16
-    )
-    lines = str(found).splitlines()
-    assert len(lines) == 2 + 3
-    assert lines[0].split("|")[1].strip() == "estimator"
-    assert "SoftGumbel(tau=0.5)" in lines[2]
-    assert repr(gates.Relax(quartic)) == "Relax(quartic)"
-    records = json.loads(json.dumps([row.record() for row in found.rows]))
-    assert [record["evaluations"] for record in records] == [1, 1, 1]
-    assert len(records[0]["bias"]) == 2
+class Half(gates.ByValues):  # its mean is half the gradient
+    def gradient(self, logits, noise, patterns, values):
+        return values[0] * (patterns[0] - jax.nn.sigmoid(logits)) / 2
 
 
-def test_an_estimator_whose_class_is_no_dataclass_has_a_row():
-    class Score(gates.ByValues):
-        def gradient(self, logits, noise, patterns, values):
-            return values[0] * (patterns[0] - jax.nn.sigmoid(logits))
-
-    found = gates.report(jnp.sum, jnp.zeros(2), [Score()], key=jax.random.key(0), draws=4)
-    assert found.rows[0].title == "Score"
+class Stated(Half):
+    unbiased = False
 
 
-@pytest.mark.slow
-def test_what_an_estimator_does_not_state_is_not_listed_as_unbiased():
-    class Half(gates.ByValues):  # its mean is half the gradient
-        def gradient(self, logits, noise, patterns, values):
-            return values[0] * (patterns[0] - jax.nn.sigmoid(logits)) / 2
+ROW = _report.Row(
+    gates.SoftGumbel(2 / 3), 3, np.array([3.0, 4.0]), np.array([0.6, 0.8]), z=5.5, variance=0.25,
+    mse=0.125, cosine=0.75, mse_per_evaluation=0.375,
+)  # fmt: skip
 
-    class Stated(Half):
-        unbiased = False
 
-    own = [Half(), Stated(), gates.Reinforce(), gates.SoftGumbel(0.5)]
-    found = gates.report(jnp.sum, jnp.zeros(2), own, key=jax.random.key(0), draws=4)
-    listed = [line.split("|")[2].strip() for line in str(found).splitlines()[2:]]
-    assert listed == ["not stated", "no", "yes", "no"]
-    stated = [row.record()["unbiased"] for row in found.rows]
-    assert stated == [None, False, True, False]
+def cells(table):
+    """The cells of a table without the line below its heads."""
+    lines = [line.strip("|").split("|") for line in table.splitlines()]
+    return [[cell.strip() for cell in line] for line in lines[:1] + lines[2:]]
+
+
+def test_every_number_of_a_report_has_its_column_and_its_key():
+    rows = [ROW, *(dataclasses.replace(ROW, estimator=e, z=4.0) for e in (
+        gates.Relax(quartic), Half(), Stated(), gates.LeaveOneOut(2)
+    ))]  # fmt: skip
+    heads, first, *others = cells(str(_report.Report(None, rows, 16)))
+    assert heads == [
+        "estimator", "unbiased", "bias", "+-", "z", "shown biased", "variance", "MSE", "cosine",
+        "evaluations", "MSE x evaluations",
+    ]  # fmt: skip
+    numbers = ["5", "1", "5.5", "yes", "0.25", "0.125", "0.75", "3", "0.375"]
+    assert first == ["SoftGumbel(tau=0.667)", "no", *numbers]
+    assert [line[:2] for line in others] == [
+        ["Relax(critic=quartic)", "yes"], ["Half", "not stated"], ["Stated", "no"],
+        ["LeaveOneOut(k=2)", "yes"],
+    ]  # fmt: skip
+    assert others[0][4:6] == ["4", "no"]
+    assert repr(gates.Relax(functools.partial(quartic))) == "Relax(partial)"
+    assert json.loads(json.dumps(ROW.record())) == {
+        "estimator": repr(ROW.estimator), "unbiased": False, "evaluations": 3, "bias": [3.0, 4.0],
+        "standard_error": [0.6, 0.8], "z": 5.5, "variance": 0.25, "mse": 0.125, "cosine": 0.75,
+        "mse_per_evaluation": 0.375, "shown_biased": True,
+    }  # fmt: skip
     assert all(isinstance(one.unbiased, bool) for one in ESTIMATORS)  # the library states its own
+
+
+def test_a_study_says_what_its_modes_and_estimators_say():
+    sampled = _report.ModeRow("sample", "one draw", np.inf, 0.01, -0.25, 0.75, 0.125, 0.5)
+    exact = _report.ModeRow("exact", "all patterns", 0.75, None, 0.0, 0.5, None, None)
+    measured = _report.Measured((ROW,), 2, 16, 0.5)
+    study = gates.Study("Texts", (sampled, exact), measured, {"seed": 7}, ("Few.", "Short."))
+    title, modes, estimators, *notes = study.markdown().split("\n\n")
+    assert [title, *notes] == ["## Texts", "Few.", "Short.\n"]
+    assert cells(estimators) == cells(str(_report.Report(None, [ROW], 16)))
+    lines = [
+        ["gates", "loss", "+-", "less exact", "accuracy", "+-", "open"],
+        ["one draw", "inf", "0.01000", "-0.25000", "0.7500", "0.1250", "0.500"],
+        ["all patterns", "0.75000", "-", "-", "0.5000", "-", "-"],
+    ]
+    assert cells(modes) == lines
+    classless = [row._replace(accuracy=None) for row in (sampled, exact)]
+    assert cells(_report._render_modes(classless)) == [line[:4] for line in lines]
+    assert study.record() == {
+        "title": "Texts", "seed": 7, "texts": 2, "draws": 16, "gradient_norm": 0.5,
+        "modes": [sampled._asdict() | {"loss": None}, exact._asdict()],
+        "estimators": [ROW.record()], "notes": ["Few.", "Short."],
+    }  # fmt: skip

@@ -159,6 +159,8 @@ def test_every_gate_mode_equals_its_own_loop(test_gate, empty):
     ]
     np.testing.assert_array_equal(predictions["attended"], attended)
     np.testing.assert_array_equal(predictions["length"], LENGTHS)
+    np.testing.assert_array_equal(predictions["label"], LABEL)
+    np.testing.assert_array_equal(predictions["example_id"], np.arange(5))
     other = modes["sample" if source == "threshold" else "threshold"][0]
     assert attended != [int(np.sum(gates > 0)) for _, gates, _ in other]
 

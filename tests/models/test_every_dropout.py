@@ -205,6 +205,20 @@ def test_rates_act_at_each_site_in_training_alone_and_no_two_sites_share_their_b
                 assert not same.any(), f"sites {other} and {one} of bytes share {same.sum()}"
 
 
+def test_an_estimate_by_values_of_the_loss_draws_with_no_key_twice():
+    one = case("ga_net", estimator="disarm")
+
+    def keys(params):
+        seen = Pass()
+        with seen.watched():
+            one.task.loss(params, one.batch, RNGS)
+        return seen.keys
+
+    # nothing but the keys is compiled
+    every = np.concatenate([key.reshape(-1, 2) for key in jax.jit(keys)(one.params)])
+    assert len(np.unique(every, axis=0)) == len(every)
+
+
 @pytest.mark.parametrize(
     ("name", "options"), VARIANTS, ids=[f"{n}-{'-'.join(map(str, o))}" for n, o in VARIANTS]
 )

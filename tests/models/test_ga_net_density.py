@@ -14,8 +14,7 @@ from gatedjax.models._classification import constraint
 from tests._drawn import drawn as any_drawn
 from tests._grouped import grouped
 from tests.functional.rau_oracle import sigmoid
-from tests.models._losses import total_loss
-from tests.models._passes import in_numpy
+from tests.models._passes import apply, forced, in_numpy, loss
 from tests.tolerances import F32, F64
 
 SMALL = {"embedding_dim": 5, "hidden": 4, "aux_hidden": 3, "num_layers": 1, "test_samples": 2}
@@ -96,22 +95,14 @@ def test_the_density_is_reached_and_stays():
     assert abs(settled.mean() - 0.3) < 0.01
 
 
-@in_numpy
-def loss(task, params, rngs):
-    return jax.value_and_grad(functools.partial(total_loss, task), has_aux=True)(
-        params, batch(), rngs
-    )
-
-
 @pytest.mark.slow
 def test_the_loss_is_cross_entropy_and_the_constraint_of_real_rows():
-    rngs = {"dropout": jax.random.key(1), "gate": jax.random.key(2)}
     model = make(density=0.3, embedding_dropout=0.0, pool_dropout=0.0)
     params = drawn(model)
-    (total, metrics), grads = loss(GANetTask(model), params, rngs)
+    (total, metrics), grads = loss(GANetTask(model), params, batch())
     plain = GANetTask(make(penalty=0.0, embedding_dropout=0.0, pool_dropout=0.0))
     without = {name: value for name, value in params.items() if name != "multiplier"}
-    (likelihood, _), others = loss(plain, without, rngs)
+    (likelihood, _), others = loss(plain, without, batch())
     logits = in_numpy(lambda m, p: m.apply({"params": p}, batch()).gate_logits)(model, params)
     term, gap = 0.0, 0.0
     for row in (0, 1):  # the last row has no weight
@@ -131,11 +122,6 @@ def test_without_a_density_there_is_no_multiplier():
     assert drawn(make(density=0.5))["multiplier"].shape == ()
 
 
-@in_numpy
-def with_gates(model, params, gates):
-    return model.apply({"params": params}, batch(), gates, method=GANet.with_gates)
-
-
 @pytest.mark.parametrize("empty", ["max_gate", "soft", "zeros"])
 def test_gates_that_are_given_are_used_as_in_calls_with_each(empty):
     model = make(empty=empty)
@@ -144,10 +130,10 @@ def test_gates_that_are_given_are_used_as_in_calls_with_each(empty):
     patterns = np.random.default_rng(2).integers(0, 2, (4, 3, 7)) * mask
     patterns[3] = 0  # all gates are closed
     patterns[2] = mask
-    found = with_gates(model, params, patterns.astype(np.float32))
+    found = forced(model, params, batch(), patterns.astype(np.float32))
     assert found.logits.shape == (4, 3, 3)
     for one, pattern in enumerate(patterns):
-        single = with_gates(model, params, np.stack([pattern.astype(np.float32)] * 4))
+        single = forced(model, params, batch(), np.stack([pattern.astype(np.float32)] * 4))
         np.testing.assert_allclose(found.logits[one], single.logits[1], **F32)
         np.testing.assert_allclose(found.attention[one], single.attention[1], **F32)
     shut = ~patterns.any(axis=-1)
@@ -165,18 +151,6 @@ def test_gates_that_are_given_are_used_as_in_calls_with_each(empty):
     np.testing.assert_allclose(found.attention, weights / np.where(total, total, 1), **F32)
 
 
-@pytest.mark.slow
-def test_thresholds_that_are_given_are_those_of_the_call():
-    model = make(test_gate="threshold")
-    params = drawn(model)
-    own = apply(model, params)
-    gates = ((own.gate_logits > 0) & (np.arange(7) < LENGTHS[:, None])).astype(np.float32)
-    assert 0 < gates.sum() < LENGTHS.sum()
-    found = with_gates(model, params, np.stack([gates] * 4))
-    np.testing.assert_allclose(found.logits[0], own.logits, **F32)
-    np.testing.assert_array_equal(found.gates[0], own.gates)
-
-
 @in_numpy
 def soft_gates(model, params, gates):
     return model.apply({"params": params}, batch(), gates, soft=True, method=GANet.with_gates)
@@ -188,7 +162,7 @@ def test_soft_gates_that_are_given_weigh_attention():
     params = drawn(model)
     mask = np.arange(7) < LENGTHS[:, None]
     gates = (np.random.default_rng(3).uniform(size=(4, 3, 7)) * mask).astype(np.float32)
-    likely = sigmoid(apply(model, params).gate_logits.astype(np.float64))
+    likely = sigmoid(apply(model, params, batch()).gate_logits.astype(np.float64))
     gates[0], gates[1] = likely, 0
     found = soft_gates(model, params, gates)
     weights = np.exp(found.scores.astype(np.float64)) * gates
@@ -206,31 +180,17 @@ def expected_gates(model, params):
     return modes["expected"]
 
 
-@in_numpy
-def apply(model, params, rngs=None):
-    return model.apply({"params": params}, batch(), rngs=rngs)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["sample", "multi_sample"])
 def test_without_the_stream_of_gates_they_are_thresholded(mode):
     model = make(test_gate=mode)
     params = drawn(model)
-    wanted = apply(make(test_gate="threshold"), params)
-    found = apply(model, params)
+    wanted = apply(make(test_gate="threshold"), params, batch())
+    found = apply(model, params, batch())
     for name in ("logits", "attention", "gates", "gate_logits", "scores", "closed"):
         np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
-    sampled = apply(model, params, {"gate": jax.random.key(3)})
+    sampled = apply(model, params, batch(), {"gate": jax.random.key(3)})
     assert not np.array_equal(sampled.gates, wanted.gates)
     # a threshold does not depend on the stream
-    again = apply(make(test_gate="threshold"), params, {"gate": jax.random.key(3)})
+    again = apply(make(test_gate="threshold"), params, batch(), {"gate": jax.random.key(3)})
     np.testing.assert_array_equal(again.gates, wanted.gates)
-
-
-@pytest.mark.slow
-def test_batches_of_inference_need_no_numbers_of_examples():
-    model = make()
-    params = drawn(model)
-    plain = {name: batch()[name] for name in ("tokens", "lengths")}
-    found = in_numpy(lambda m, p: m.apply({"params": p}, plain).logits)(model, params)
-    np.testing.assert_array_equal(found, apply(model, params).logits)

@@ -8,8 +8,9 @@ import jax
 import numpy as np
 import pytest
 
-from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask
-from gatedjax.training import evaluate, make_parallel
+from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask, ga_reader_optimizer
+from gatedjax.models._cloze import ClozeBatch
+from gatedjax.training import OptimizerConfig, evaluate, make_parallel
 from tests._drawn import drawn
 from tests._grouped import grouped
 from tests._slow import slow_but
@@ -334,13 +335,33 @@ def test_empty_documents_and_queries_have_finite_gradients_and_no_loss(np_rng):
     assert metrics["unanswerable"].total == 1
 
 
+def test_a_question_without_a_gap_may_fill_up_a_batch(np_rng):
+    batch = make_batch(np_rng) | {"cloze": np.array([3, 9, -1], np.int32)}
+    empty = {"query_lengths": np.array([4, 0, 0], np.int32)}
+    for filler in ({"weight": np.float32([1, 0, 0])}, empty):
+        given = {name: value for name, value in batch.items() if name != "weight"} | filler
+        found = ClozeBatch.of(given, characters=False).at_cloze(np.ones((3, 5, 2), np.float32))
+        np.testing.assert_array_equal(found, [[1, 1], [0, 0], [0, 0]])
+    without = make_batch(np_rng, queries=(0, 0, 0), asked=0) | {"weight": np.zeros(3, np.float32)}
+    states = ClozeBatch.of(without, characters=False).at_cloze(np.ones((3, 0, 2), np.float32))
+    np.testing.assert_array_equal(states, np.zeros((3, 2)))
+
+
+def test_the_optimiser_is_that_of_the_program():
+    found = ga_reader_optimizer(7, learning_rate=0.1, clip_norm=3.0, reset_moments=True)
+    assert found == OptimizerConfig(
+        name="adam", learning_rate=0.1, schedule="staircase", decay_rate=0.5, decay_begin=21,
+        decay_every=7, clip_norm=3.0, reset_moments=True,
+    )  # fmt: skip
+
+
 # -- the task ----------------------------------------------------------------------------------
 
 
-def unanswerable(batch):
+def unanswerable(batch, outside=-1):
     """Row 0: an answer that is no candidate; row 1: one that is masked; row 2: nothing occurs."""
     occurrence = batch["occurrence"] & np.array([True, True, False])[:, None, None]
-    return batch | {"label": np.array([-1, 2, 0], np.int32), "occurrence": occurrence}
+    return batch | {"label": np.array([outside, 2, 0], np.int32), "occurrence": occurrence}
 
 
 @pytest.mark.slow
@@ -348,10 +369,11 @@ def test_examples_without_an_answer_are_not_trained_on_and_count_as_wrong(np_rng
     task = make_task(dropout=0.0)
     batch = make_batch(np_rng)
     params = draw(task, batch)
-    (loss, metrics), grads = loss_and_gradient(task, params, unanswerable(batch))
-    assert loss == 0
-    assert all((g == 0).all() for g in jax.tree.leaves(grads))
-    assert (metrics["loss"].count, metrics["unanswerable"].total) == (0, 3)
+    for outside in (-1, 3):
+        (loss, metrics), grads = loss_and_gradient(task, params, unanswerable(batch, outside))
+        assert loss == 0
+        assert all((g == 0).all() for g in jax.tree.leaves(grads))
+        assert (metrics["loss"].count, metrics["unanswerable"].total) == (0, 3)
     metrics, predictions = _passes.evaluate(task, params, unanswerable(batch))
     assert (metrics["accuracy"].total, metrics["accuracy"].count) == (0, 3)
     np.testing.assert_array_equal(predictions["correct"], 0.0)

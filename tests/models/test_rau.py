@@ -1,7 +1,5 @@
 """The RAU classifier: parameter counts, invariances, attention."""
 
-import functools
-
 import jax
 import numpy as np
 import pytest
@@ -11,6 +9,7 @@ from gatedjax.models import RAUClassifier, RAUConfig, RAUTask
 from tests._drawn import drawn
 from tests._grouped import grouped
 from tests._weights import weights_of
+from tests.models._losses import make
 from tests.models._passes import apply
 from tests.models._passes import make_batch as make_texts
 from tests.tolerances import F32
@@ -43,21 +42,6 @@ def test_parameter_counts_of_the_paper(cell, count):
     params = jax.eval_shape(task.init, jax.random.key(0), batch)
     assert size_of(params["recurrent"]) == count
     assert size_of(params["classifier"]) == 128 * 10 + 10
-
-
-# of texts it is a matter of test_every_task
-@pytest.mark.slow
-@pytest.mark.parametrize(("cell", "train"), [("rau", True), ("lstm", False)])
-def test_padding_and_batch_company_change_no_image(cell, train, np_rng):
-    rates = dict.fromkeys(("embedding_dropout", "recurrent_dropout", "state_dropout"), 0.3)
-    task, batch = make_task(cell=cell, **rates), make_batch(np_rng)
-    params = draw(task, batch)
-    rows = np.pad(batch["rows"], ((0, 0), (0, 5), (0, 0)), constant_values=9)
-    alone = [{k: v[row : row + 1] for k, v in (batch | {"rows": rows}).items()} for row in range(3)]
-    run = functools.partial(apply, task.model, params, train=train)
-    want = run(batch).logits
-    for row in range(3):
-        np.testing.assert_allclose(run(alone[row]).logits[0], want[row], **F32)
 
 
 def test_the_logits_are_the_dense_layer_on_the_state_after_the_last_true_step(np_rng):
@@ -104,6 +88,17 @@ def test_attention_of_the_default_form_is_the_softmax_of_its_logits(np_rng):
     logits += own["bias"][None, None, at]
     shares = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     np.testing.assert_allclose(output.attention, 5 * shares, **F32)
+
+
+@pytest.mark.slow
+def test_attention_in_training_is_that_of_evaluation():
+    one = make("rau", embedding_dropout=0.5)
+    trained, quiet = (
+        apply(one.task.model, one.params, one.batch, train=train, attention=True)
+        for train in (True, False)
+    )
+    np.testing.assert_allclose(trained.attention, quiet.attention, **F32)
+    assert not np.allclose(trained.states, quiet.states)
 
 
 @pytest.mark.parametrize("cell", ["rau", "lstm"])

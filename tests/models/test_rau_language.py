@@ -118,6 +118,7 @@ def test_costs_are_those_of_a_numpy_loop(cell, np_rng):
     metrics, predictions, _ = evaluate(task, params, batch, Carried(carry))
     np.testing.assert_allclose(predictions["nll"], [row.sum() for row in want], **F32)
     np.testing.assert_array_equal(predictions["tokens"], [5, 3, 0])
+    np.testing.assert_array_equal(predictions["example_id"], batch["example_id"])
     assert metrics["loss"].count == metrics["perplexity"].count == 8
     mean = np.concatenate(want).mean()
     assert to_floats(metrics) == pytest.approx({"loss": mean, "perplexity": np.exp(mean)}, rel=1e-5)

@@ -31,7 +31,7 @@ from tests._drawn import drawn
 from tests._grouped import grouped
 from tests.models import test_agt, test_ga_net, test_ga_reader, test_rau, test_rau_language
 from tests.models._losses import make
-from tests.models._passes import make_batch
+from tests.models._passes import RNGS, make_batch
 from tests.refusals import each_row, refused
 
 NAN = float("nan")
@@ -79,15 +79,20 @@ def search(**options):
     return lambda: beam_search(lambda *_: table, ones(3, 2, 4), ones(3), **(good | options))
 
 
-def batch(tests, *, task=None, **changes):
-    """Evaluates a small network on a batch with some arrays changed, None taking them away."""
+def batch(tests, *, task=None, method="evaluate", **changes):
+    """Evaluates a small network on a batch with some arrays changed, None taking them away.
+
+    With method="loss" it computes the loss of training.
+    """
 
     def call():
         rng, chosen = np.random.default_rng(0), task or tests.make_task()
         good = tests.make_batch(rng)
         shapes = jax.eval_shape(chosen.init, jax.random.key(0), good)
         bad = {name: value for name, value in (good | changes).items() if value is not None}
-        jax.eval_shape(chosen.evaluate, shapes, bad, *carry_of(chosen, good))
+        given = carry_of(chosen, good)
+        given = (RNGS, *given) if method == "loss" else given
+        jax.eval_shape(getattr(chosen, method), shapes, bad, *given)
 
     return call
 
@@ -96,13 +101,17 @@ def carry_of(task, batch):
     return (task.init_carried(None, batch),) if hasattr(task, "init_carried") else ()
 
 
+def small(name):
+    """A small network and its batch of four rows, as `batch` takes them."""
+    return SimpleNamespace(make_task=lambda: make(name).task, make_batch=lambda _: make(name).batch)
+
+
+SSAN_PROBE = small("ssan_probe")
+
+
 def ssan(name, **changes):
     """Evaluates a small network on a batch of four rows with some arrays changed."""
-    kind = SimpleNamespace(
-        make_task=lambda: make(f"ssan_{name}").task,
-        make_batch=lambda rng: make(f"ssan_{name}").batch,
-    )
-    return batch(kind, **changes)
+    return batch(small(f"ssan_{name}"), **changes)
 
 
 def narrow_tagger():
@@ -214,6 +223,10 @@ TABLE = {
         (gates_attending(np.zeros((1, 3, 8), np.float32)), "gates.logarithms|same shape"),
         (gates_attending(0 * ones(3, 8)), "gates.logarithms|floating point|int32", TypeError),
         (compacted(system="soft"), "system|'ganet'|'soft'"),
+        (
+            of_ga_net(lambda model, batch: model.gate_modes(batch), system="soft"),
+            "system|'ganet'|'soft'",
+        ),
         (compacted(), "gates_on|'input'|compact"),
         (
             compacted(test_gate="multi_sample", gates_on="input"),
@@ -222,12 +235,17 @@ TABLE = {
         (compacted(0, gates_on="input"), "capacity|positive|0"),
     ],
     "labels and weights": [
-        (batch(test_agt, label=None), "label"),
-        (batch(test_agt, weight=None), "weight"),
+        *(
+            (batch(tests, method=method, **{missing: None}), missing)
+            for tests in (test_agt, test_ga_net, test_ga_reader, SSAN_PROBE)
+            for method, missing in (
+                *(("loss", "label"), ("loss", "weight"), ("evaluate", "label")),
+                *(("evaluate", "weight"), ("evaluate", "example_id")),
+            )
+        ),
         (batch(test_agt, label=ones(3, kind=np.float32)), "label|integers|float32", TypeError),
         (batch(test_agt, label=ones(3, 3)), "label|[B]|(3, 3)"),
         (batch(test_agt, weight=ones(3, 1)), "weight|[B]|(3, 1)"),
-        (batch(test_ga_reader, label=None), "label"),
     ],
     "AGTConfig": [
         (agt(dropout_sites=("word",)), "dropout_sites|'words'|'word'"),
@@ -254,7 +272,10 @@ TABLE = {
         (rau(cell="gru", attention="concat"), "attention|'feature_proj'|'gru'"),
         (rau(cell="lstm", attn_hidden=3), "attn_hidden|0|'lstm'"),
         (rau(cell="gru", rescale=True), "rescale|False|'gru'"),
-        (rau(attn_hidden=2, attention="concat"), "attn_hidden|0|'concat'|2"),
+        *(
+            (rau(attn_hidden=2, attention=form), f"attn_hidden|0|{form!r}|2")
+            for form in ("concat", "matrix")
+        ),
         (rau(rescale=True, attention="sigmoid"), "rescale|False|'sigmoid'"),
         (rau(reset_after=True, cell="lstm"), "reset_after|False|'lstm'"),
     ],
@@ -273,6 +294,8 @@ TABLE = {
         (batch(test_rau_language, tokens=None), "tokens"),
         (batch(test_rau_language, tokens=None, lengths=None), "lengths, tokens"),
         (batch(test_rau_language, targets=None), "targets"),
+        (batch(test_rau_language, method="loss", token_weight=None), "token_weight"),
+        (batch(test_rau_language, example_id=None), "example_id"),
         (batch(test_rau_language, tokens=ones(3, 5, 1)), "[B, T]|(3, 5, 1)"),
         (batch(test_rau_language, tokens=ones(3, 5, kind=float)), "tokens|integers|float32"),
         (batch(test_rau_language, lengths=ones(2)), "lengths [B]|(3, 5)|(2,)"),
@@ -387,6 +410,7 @@ TABLE = {
         (ssan("probe", lengths=None), "lengths"),
         (ssan("reordering", insert=None), "insert"),
         (ssan("tagger", is_predicate=None), "is_predicate"),
+        (ssan("tagger", labels=None), "labels"),
         (ssan("tagger", is_predicate=ones(4, 2)), "tokens|is_predicate [B, N]|(4, 2)"),
         (narrow_tagger, "width|at least 5|4"),
         (ssan("nli", hypothesis=None), "hypothesis"),

@@ -219,6 +219,11 @@ def test_a_detector_points_to_words_by_its_equations():
             costs.append(sum(np.log(np.exp(u).sum()) - u[at] for u, at in pair))
             right.append([np.argmax(u) == at for u, at in pair])
     metrics, predictions = evaluate(task, params, batch)
+    for number, name in enumerate(("insert", "original")):
+        best = np.argmax(output.logits[:, number], axis=-1)
+        np.testing.assert_array_equal(predictions[name], best)
+        np.testing.assert_array_equal(predictions[f"{name}_correct"], best == batch[name])
+    np.testing.assert_array_equal(predictions["example_id"], batch["example_id"])
     np.testing.assert_allclose(metrics["loss"].value(), sum(costs) / 4, rtol=1e-5)
     right = np.array([*right, [True, True]])  # an empty text has no word to point to
     np.testing.assert_allclose(metrics["insert"].value(), right[:, 0].mean())

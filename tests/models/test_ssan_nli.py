@@ -159,7 +159,7 @@ def test_predictions_tell_of_the_first_sentence_and_metrics_of_both(np_rng):
         np.testing.assert_allclose(predictions[f"{name}_heads"][:, 0], first, rtol=1e-6)
         both = np.concatenate([first, second])
         np.testing.assert_allclose(metrics[f"{name}_1"].value(), both.mean(), rtol=1e-6)
-    plain, params = made(select_layers=(0,))
+    plain, params = made(select_layers=())
     metrics, _ = jax.eval_shape(SSANNLITask(plain).evaluate, params, batch)
     assert "selected_1" not in metrics
 

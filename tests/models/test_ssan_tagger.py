@@ -49,6 +49,9 @@ def test_labels_depend_on_which_word_is_the_predicate(np_rng):
     one, two = (apply(task.model, params, b).logits for b in (batch, other))
     assert not np.allclose(one[0, :5], two[0, :5])
     assert not np.any(one[1, 3:])  # padding
+    # a mark is 1 at most
+    marked = apply(task.model, params, batch | {"is_predicate": 2 * batch["is_predicate"]}).logits
+    np.testing.assert_array_equal(marked, one)
 
 
 @pytest.mark.slow
@@ -63,6 +66,7 @@ def test_a_label_that_training_does_not_know_is_wrong_and_costs_nothing(first, n
     best = predictions["predicted"]
     assert best.shape == (3, 9)
     assert np.all(best[1, 3:] == -1)
+    np.testing.assert_array_equal(predictions["example_id"], batch["example_id"])
     assert not first or np.all(best[0, :5] == 0)
     right = batch | {"labels": np.where(best[:, :5] < 0, 0, best[:, :5])}
     assert evaluate(task, params, right)[0]["accuracy"].value() == 1.0

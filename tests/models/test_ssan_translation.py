@@ -1,6 +1,7 @@
 """The translator: cache against whole targets, padding, search, losses, and what is refused."""
 
 import functools
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -89,6 +90,25 @@ def test_decoding_with_a_cache_equals_the_whole_target(np_rng, options):
         np.testing.assert_allclose(got[row, :length], full[row, :length], rtol=1e-4, atol=1e-5)
 
 
+def test_evaluation_is_of_the_real_words_of_the_targets(np_rng):
+    model, params = trained()
+    batch = batch_of(np_rng, [5, 3, 1, 0], [6, 2, 4, 1])
+    output = apply(model, params, batch)
+    told = SimpleNamespace(apply=lambda *_: output, config=model.config)
+    metrics, predictions = SSANTranslationTask(told).evaluate(params, batch)
+    log_probs = output.logits - np.log(np.exp(output.logits).sum(-1, keepdims=True))
+    targets, lengths = batch["targets"], batch["target_lengths"]
+    real = np.arange(6) < lengths[:, None]
+    nll = -np.take_along_axis(log_probs, targets[..., None], axis=-1)[..., 0] * real
+    np.testing.assert_allclose(predictions["nll"], nll.sum(axis=1), **F32)
+    np.testing.assert_array_equal(predictions["words"], lengths)
+    np.testing.assert_array_equal(predictions["example_id"], np.arange(4))
+    right = (np.argmax(log_probs, axis=-1) == targets) & real
+    for name, total in (("loss", nll.sum()), ("perplexity", nll.sum()), ("accuracy", right.sum())):
+        found = metrics[name].total, metrics[name].count
+        np.testing.assert_allclose(found, (total, 13), rtol=1e-5)
+
+
 def test_a_target_word_is_not_seen_before_it_is_predicted(np_rng):
     model, params = trained()
     batch = batch_of(np_rng, [5, 3, 1, 0], [6, 6, 6, 6])
@@ -149,6 +169,16 @@ def test_smoothing_is_the_mixture_with_the_uniform_distribution(np_rng):
     np.testing.assert_allclose(plain, -log_probs[np.arange(3), targets], **F32)
 
 
+def test_keys_and_values_are_cached_in_the_dtype_of_the_network(np_rng):
+    model, batch = SSANTranslator(config(dtype="bfloat16"), V), batch_of(np_rng, [4, 3], [3, 4])
+    start = functools.partial(model.apply, beams=2, size=5, method=SSANTranslator.start)
+    shapes = jax.eval_shape(SSANTranslationTask(model).init, jax.random.key(0), batch)
+    begun = jax.eval_shape(lambda params: start({"params": params}, batch), shapes)
+    assert {str(x.dtype) for x in jax.tree.leaves((begun["cache"], begun["source"]))} == {
+        "bfloat16"
+    }
+
+
 def test_a_text_beyond_the_position_table_is_refused(np_rng):
     model, params = trained(norm="post", positions="learned", max_length=20)
     variables = {"params": params}
@@ -158,18 +188,3 @@ def test_a_text_beyond_the_position_table_is_refused(np_rng):
         jax.eval_shape(model.apply, variables, batch_of(np_rng, [3], [21]))
     with pytest.raises(ValueError, match="size must be at most 20, got 23"):
         search(model, params, batch_of(np_rng, [3], [3]), extra=20)
-
-
-@pytest.mark.slow
-def test_the_selector_is_in_the_chosen_encoder_layers_only():
-    shapes = {}
-    for layers in ((0,), (1,), (1, 2)):
-        model = SSANTranslator(config(num_layers=2, select_layers=layers), V)
-        batch = batch_of(np.random.default_rng(1), [4, 3], [3, 4])
-        params = jax.eval_shape(lambda m=model, b=batch: m.init(jax.random.key(0), b))["params"]
-        shapes[layers] = sum(x.size for x in jax.tree.leaves(params))
-        decoder = [params[name] for name in params if name.startswith("decoder")]
-        assert "selector" not in str(jax.tree.structure(decoder))
-    extra = 2 * (16 * 16 + 16)
-    assert shapes[1,] - shapes[0,] == extra
-    assert shapes[1, 2] - shapes[0,] == 2 * extra

@@ -11,7 +11,7 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax.nn._initializers import per_gate
+from gatedjax.nn._initializers import per_gate, symmetric_uniform
 from gatedjax.nn._keys import _warn_once
 from tests._drawn import drawn
 from tests._weights import weights_of
@@ -89,9 +89,13 @@ def test_a_cell_takes_any_number_of_batch_axes_and_half_precision():
 
     @jax.jit
     def run(x):
-        return cell.apply(variables, cell.initialize_carry(None, x.shape), x)
+        start = jax.tree.map(jnp.ones_like, cell.initialize_carry(None, x.shape))
+        return cell.apply(variables, start, x, 2 * jnp.ones((*x.shape[:-1], H)))
 
     (state, output), (one, single), (grid, both) = map(run, (x, x[0], x[None, :, None]))
+    with jax.enable_x64(True):
+        start = cell.clone(dtype=jnp.float64).initialize_carry(None, (D,))
+    assert {leaf.dtype for leaf in jax.tree.leaves(start)} == {jnp.dtype(jnp.float64)}
     assert output.dtype == jnp.bfloat16
     assert {leaf.dtype for leaf in jax.tree.leaves(state)} == {jnp.dtype(jnp.float32)}
     assert (single.shape, both.shape) == ((H,), (1, B, 1, H))
@@ -123,6 +127,9 @@ def test_initialisers_of_a_stack_draw_each_layer_and_gate(rng):
         np.testing.assert_array_equal(value, np.broadcast_to(want, value.shape), err_msg=name)
     drawn_blocks = per_gate(nn.initializers.normal(1.0), (0.0, 0.0))(rng, (2, 4), np.float32)
     assert np.abs(drawn_blocks[:, :2] - drawn_blocks[:, 2:]).min() > 0
+    draws = symmetric_uniform(0.05)(rng, (200,))
+    assert -0.05 <= draws.min() < -0.048
+    assert 0.048 < draws.max() <= 0.05
 
 
 @pytest.mark.parametrize("kind", [gnn.LSTM, gnn.RAU])
@@ -149,6 +156,11 @@ def test_a_layer_takes_the_place_of_an_rnn_of_flax(kind):
     np.testing.assert_array_equal(by_time[1], np.swapaxes(outputs, 0, 1))
     np.testing.assert_array_equal(only, by_time[1])
     chex.assert_trees_all_equal(both, (carries, outputs))
+    if kind is gnn.LSTM:  # which has gates, by time too
+        options = {"gates": np.ones((T, B), np.float32), "time_major": True}
+        by_time = functools.partial(layer.apply, **options)
+        shape = jax.eval_shape(by_time, variables, np.swapaxes(XS, 0, 1))[1].shape
+        assert shape == (T, B, 2 * H)
     chain = nn.Sequential([nn.Dense(2), kind(H, return_carry=False), nn.Dense(2)])
     assert jax.eval_shape(chain.init_with_output, jax.random.key(0), XS)[0].shape == (B, T, 2)
 

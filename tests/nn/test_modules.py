@@ -11,8 +11,6 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax.nn._initializers import symmetric_uniform
-from gatedjax.training.checkpoint import named as named_leaves
 from tests._drawn import drawn
 from tests._weights import weights_of
 from tests.tolerances import F32
@@ -53,17 +51,22 @@ def test_bidirectional_stack_equals_the_functional_calls():
 
 def test_lengths_say_what_their_mask_says():
     xs, lengths = normal(3, 6, 4), np.array([6, 2, 0])
-    mask, module = real(lengths, 6), gnn.RAU(5)
+    options = {"rescale": True, "reset_after": True}
+    mask, module = real(lengths, 6), gnn.RAU(5, **options)
     variables = filled(module, xs)
 
     @jax.jit
     def run(variables, xs, mask, lengths):
         weigh = functools.partial(module.apply, variables, xs, method="attention_weights")
         by_length = module.apply(variables, xs, lengths=lengths), weigh(lengths=lengths)
-        return by_length, (module.apply(variables, xs, mask), weigh(mask))
+        weights = weights_of(F.RAUWeights, variables["params"])
+        shown = F.rau_attention(weights, xs, mask, **options)
+        return by_length, (module.apply(variables, xs, mask), weigh(mask)), shown
 
-    by_length, by_mask = run(variables, xs, mask, lengths)
+    by_length, by_mask, shown = run(variables, xs, mask, lengths)
     chex.assert_trees_all_equal(by_length, by_mask)
+    np.testing.assert_allclose(by_mask[1], shown, **F32)
+    np.testing.assert_allclose(shown.mean(-1), mask, **F32)
     with pytest.raises(ValueError, match="mask or lengths must be None"):
         jax.eval_shape(functools.partial(module.apply, lengths=lengths), variables, xs, mask)
 
@@ -162,30 +165,6 @@ def test_of_bfloat16_are_the_products_alone(kind):
         assert np.any(slope != slope.astype(jnp.bfloat16).astype(np.float32))
     if attention is not None:
         np.testing.assert_array_equal(*attention)
-
-
-NARROW = dict.fromkeys(("kernel_init", "recurrent_kernel_init"), symmetric_uniform(0.05))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "module",
-    [
-        gnn.LSTM(40, num_layers=2, **NARROW),
-        gnn.RAU(40, attn_hidden=30, bidirectional=True, **NARROW),
-        gnn.RAU(40, attention="matrix", **NARROW),
-    ],
-    ids=["lstm", "rau_hidden", "rau_matrix"],
-)
-def test_initialisers_draw_every_kernel_and_leave_the_biases(module, rng):
-    params = jax.jit(module.init)(rng, np.ones((1, 2, 30), np.float32))["params"]
-    for name, value in named_leaves(jax.tree.map(np.asarray, params)).items():
-        if value.ndim == 1:
-            forget = getattr(module, "forget_bias", 0.0)
-            assert set(np.unique(value)) <= {0.0, forget}, name
-        else:
-            assert 0.048 < value.max() <= 0.05, name
-            assert -0.05 <= value.min() < -0.048, name
 
 
 @pytest.mark.parametrize(

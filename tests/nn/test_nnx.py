@@ -165,6 +165,7 @@ def test_the_state_splits_merges_and_trains():
 def test_an_attention_decodes_and_attends_to_a_source_of_another_width():
     attention = gnnx.SelectiveSelfAttention(2, D, causal=True, selector="none", rngs=nnx.Rngs(0))
     cross = gnnx.SelectiveSelfAttention(1, D, source_features=2, features=D, rngs=nnx.Rngs(0))
+    assert attention.initial_cache(B, T, jnp.bfloat16).value.dtype == jnp.bfloat16
 
     @jax.jit
     def run(xs, query):
@@ -230,5 +231,7 @@ def test_layers_pass_their_arguments_on():
     last = rau(XS[:, 2:], initial=first[0])
     np.testing.assert_allclose(last[1], rau(XS)[1][:, 2:], atol=1e-6)
     chex.assert_trees_all_equal(rau.initial_carry(B), (jnp.zeros((B, H)),))
+    layers = gnnx.AttentionGatedTransform(D, 2, key_features=2, rngs=nnx.Rngs(0))
+    assert jax.eval_shape(layers, XS, keys=XS[..., :2])[2].shape == (B, 2, T)
     by_time = rau(np.swapaxes(XS, 0, 1), time_major=True, return_carry=False)
     np.testing.assert_array_equal(by_time, np.swapaxes(rau(XS)[1], 0, 1))

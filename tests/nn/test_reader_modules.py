@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import linen as nn
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
@@ -51,16 +50,6 @@ def test_a_hop_equals_the_functional_calls(gating, token_attention, rng, np_rng)
     for got, wanted in zip(found, want, strict=False):
         np.testing.assert_allclose(got, wanted, **F32)
     assert (found.gated is None) == (found.attention is None) == (gating is None)
-
-
-def test_the_recurrences_of_a_hop_have_its_initialisers(rng):
-    values = {"kernel": 2.0, "recurrent_kernel": 3.0, "bias": 4.0}
-    given = {f"{name}_init": nn.initializers.constant(value) for name, value in values.items()}
-    hop = gnn.GatedAttentionHop(2, param_dtype=jnp.float16, **given)
-    params = hop.init(rng, np.ones((1, 2, 3)), np.ones((1, 2, 2)))["params"]
-    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        assert leaf.dtype == jnp.float16
-        assert np.all(leaf == values[path[-1].key]), path
 
 
 CHARACTERS = np.array([[3, 1, 2, 0], [4, 0, 0, 0], [0, 0, 0, 0], [1, 2, 3, 4]], np.int32)

@@ -36,10 +36,21 @@ def cell(kind, features=4, inputs=(XS,), initial=None, **options):
     return made(kind(features, **options), *inputs, initial=initial)
 
 
+def noisy(ids):
+    return made(gnn.GRU(4, recurrent_dropout=0.5), XS, deterministic=False, example_id=ids)
+
+
 def applied(module, *inputs):
     """Applies a module whose parameters are for other inputs."""
     params = jax.eval_shape(module.init, jax.random.key(0), XS)
     return lambda: jax.eval_shape(module.apply, params, *inputs)
+
+
+def of_biased(module):
+    """Applies a module with the parameters of a GRU with two biases."""
+    biased = gnn.GRU(4, reset_after=True)
+    params = jax.eval_shape(biased.init, jax.random.key(0), XS)
+    return lambda: jax.eval_shape(module.apply, params, XS)
 
 
 def rounded(module):
@@ -63,11 +74,12 @@ def decoding(rows=3, **options):
     return lambda: jax.eval_shape(run, variables, cache, XS[:rows, :1])
 
 
-def caching():
-    """Keeps the keys of a source without the width of the inputs."""
-    module = gnn.SelectiveSelfAttention(2)
+def caching(*source, features=None):
+    """Keeps the keys of a source."""
+    module = gnn.SelectiveSelfAttention(2, features)
     variables = jax.eval_shape(module.init, jax.random.key(0), XS)
-    jax.eval_shape(functools.partial(module.apply, method="source_cache"), variables, XS)
+    run = functools.partial(module.apply, method="source_cache")
+    return lambda: jax.eval_shape(run, variables, *source)
 
 
 def characters(count=5, ids=IDS, lengths=LENGTHS):
@@ -96,7 +108,12 @@ TABLE = {
     for kind in CELLS
 }
 TABLE["GRU"] += [
-    (cell(gnn.GRU, gradient_clip=bound), f"gradient_clip|positive|{bound}") for bound in (0.0, -1.0)
+    (of_biased(gnn.GRU(4)), "params['layer_0']['forward']|recurrent_bias|reset_after=True"),
+    (of_biased(gnn.GRU(4, reset_after=True, recurrent_bias=False)), "recurrent_bias=True"),
+    *(
+        (cell(gnn.GRU, gradient_clip=bound), f"gradient_clip|positive|{bound}")
+        for bound in (0.0, -1.0)
+    ),
 ]
 TABLE["RAU"] += [
     (cell(gnn.RAU, attn_hidden=3, attention="concat"), "attn_hidden|0|'concat'|3"),
@@ -163,6 +180,19 @@ TABLE |= {
             made(gnn.GRU(4, num_layers=2), XS, initial=np.zeros((3, 4), np.float32)),
             "initial|carry per layer (2)|ndarray|tuple",
         ),
+        (made(gnn.GRU(4), XS, initial=(XS[:, 0],)), "initial|(3, 4)|(3, 6)"),
+    ],
+    "layers": [
+        (made(gnn.LSTM(4), XS, gates=XS[..., 0], resets=MASK), "resets|None|gates"),
+        (noisy(np.arange(2)), "example_id|(3,)|(2,)"),
+        (noisy(XS[:, 0, 0]), "example_id|integers|float32", TypeError),
+        *(
+            (lambda o=option: gnn.RAU(4, **o).apply({}, XS, method="attention_weights"), parts)
+            for option, parts in (
+                ({"num_layers": 2}, "num_layers=1|num_layers=2"),
+                ({"bidirectional": True}, "bidirectional=False|bidirectional=True"),
+            )
+        ),
     ],
     "AttentionGatedTransform": [
         (transform(num_layers=2, ablate_above=2), "ablate_above|[0, 1]|2"),
@@ -203,6 +233,10 @@ TABLE |= {
             "source.key|(3, 2, 4, 2)|(3, 2, 4, 3)",
         ),
         (
+            selective(selector="none", given={"source": CACHE._replace(value=HEADS)}),
+            "source.value|(3, 2, 4, 3)|(3, 2, 5, 4)",
+        ),
+        (
             selective(given={"source": XS[:, :4], "source_mask": OF_FLAX[..., :4]}),
             "source_mask|(3, 4)|pair_mask",
         ),
@@ -212,11 +246,14 @@ TABLE |= {
         (decoding(causal=True), "cache.selector_key|array"),
         (decoding(num_heads=3, causal=True, selector="none"), "key|shape"),
         (decoding(2, causal=True, selector="none"), "cache|rows|(3, 5)|(2, 1, 6)"),
-        (caching, "features|source_cache|None"),
+        (caching(XS), "features|source_cache|None"),
+        (caching(XS[0], features=6), "source|[B, N, D]|(5, 6)"),
+        (caching(XS, MASK[:, :4], features=6), "source_mask|(3, 5)|(3, 4)"),
         (
             lambda: gnn.SelectiveSelfAttention(2).initial_cache(3, 5),
             "features|initial_cache|None",
         ),
+        (lambda: gnn.SelectiveSelfAttention(2).initial_cache(3, 0, 6), "size|1|0"),
     ],
     "SourceToToken": [(made(gnn.SourceToToken(), XS, MASK[:, :4]), "mask|(3, 5)|(3, 4)")],
     "Recurrent": [
@@ -227,6 +264,15 @@ TABLE |= {
         (
             made(gnn.Recurrent(nn.GRUCell(4), implementation="persistent"), XS),
             "implementation|'scan'|'persistent'",
+        ),
+        (
+            lambda: gnnx.Recurrent(
+                functools.partial(nnx.GRUCell, hidden_features=4),
+                6,
+                recurrent_dropout=0.2,
+                rngs=nnx.Rngs(0),
+            ),
+            "recurrent_dropout|recurrent_dropout_mask|0.2",
         ),
         (made(gnn.Recurrent(lambda carry, x: (carry, x)), XS), "initial|initialize_carry"),
         (made(gnn.Recurrent(nn.GRUCell(4)), XS, gates=XS[..., 0]), "gates|GRUCell|LSTM"),

@@ -146,8 +146,13 @@ def test_training_needs_keys_and_inference_none(inputs):
                 variables,
                 inputs,
             )
-    first, second = (run(module, variables, inputs, train=False)[0] for _ in range(2))
+    bytes_ = np.zeros((B, M, N, N), np.uint8)  # which would drop everything
+    options = ({}, {"dropout_bytes": bytes_})
+    first, second = (run(module, variables, inputs, train=False, **o)[0] for o in options)
     np.testing.assert_array_equal(first, second)
+    # a selector that is not trained draws nothing
+    module = module.clone(selector="threshold", dropout=0.0)
+    jax.eval_shape(lambda v, x: module.apply(v, x, MASK, deterministic=False), variables, inputs)
 
 
 @pytest.mark.slow
@@ -174,6 +179,8 @@ def test_blocks_and_recomputation_change_nothing(options, empty, inputs):
     found = jax.tree.map(np.asarray, both(variables, inputs))
     (gradient, (output, found)), (same_gradient, (same, same_found)) = found
     np.testing.assert_allclose(same, output, **F32)
+    total = np.sum(found.weights, axis=-1)  # the weights are recorded before their dropout
+    np.testing.assert_allclose(total, total > 0, **F32)
     for name in ("rate", "empty", "entropy", "log_prob", "probability"):
         np.testing.assert_allclose(getattr(same_found, name), getattr(found, name), **F32)
     jax.tree.map(

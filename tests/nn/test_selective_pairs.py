@@ -105,12 +105,12 @@ def solved(name):
     if options.get("causal"):
         allowed = allowed & CAUSAL
     allowed = np.broadcast_to(allowed, (B, M, N, S if across else N))
-    return module, (params, inputs, source), cotangent, allowed, results
+    return module, (params, inputs, source), cotangent, allowed, results, pairs
 
 
 @pytest.mark.parametrize("name", slow_but(CASES, "causal", "pairs of heads", "pairs across"))
 def test_values_and_gradients_are_those_of_a_loop_over_pairs(name, np_rng):
-    module, (params, inputs, source), cotangent, allowed, results = solved(name)
+    module, (params, inputs, source), cotangent, allowed, results, _ = solved(name)
     output, found, gradients, others = results
     share = module.share_heads
 
@@ -130,7 +130,7 @@ def test_values_and_gradients_are_those_of_a_loop_over_pairs(name, np_rng):
 
 @pytest.mark.parametrize("name", ["causal", "pairs of heads", "across"])
 def test_what_was_selected_is_counted_over_the_pairs_that_may_see_each_other(name):
-    module, (params, inputs, source), _, allowed, results = solved(name)
+    module, (params, inputs, source), _, allowed, results, _ = solved(name)
     read = inputs if source is None else source
     _, counts = attend(params, inputs, read, allowed, MASK, share=module.share_heads)
     if module.share_heads:  # a selection counts where any head may see it
@@ -148,11 +148,15 @@ def test_what_was_selected_is_counted_over_the_pairs_that_may_see_each_other(nam
     logits = np.asarray(results[1].logits)
     p = 1 / (1 + np.exp(-logits))
     real = allowed & MASK[:, None, :, None]
-    mean = np.where(real, p, 0).sum((2, 3)) / np.maximum(real.sum((2, 3)), 1)
-    np.testing.assert_allclose(results[1].probability, mean.mean(1), **F32)
+    chosen = np.where(results[1].gates > 0, p, 1 - p)
+    pairs = {"probability": p, "log_prob": np.log(chosen)}
+    pairs["entropy"] = -p * np.log(p) - (1 - p) * np.log(1 - p)
+    for name, values in pairs.items():
+        mean = np.where(real, values, 0).sum((2, 3)) / np.maximum(real.sum((2, 3)), 1)
+        np.testing.assert_allclose(getattr(results[1], name), mean.mean(1), **F32)
 
 
-def decoded(name, **options):
+def decoded(**options):
     rng = np.random.default_rng(1)
     inputs = rng.normal(size=(B, N, D)).astype(np.float32)
     module = gnn.SelectiveSelfAttention(M, causal=True, **options)
@@ -188,7 +192,7 @@ def decoded(name, **options):
     ids=["st", "shared", "none"],
 )
 def test_step_by_step_is_the_causal_pass(selector, options):
-    module, variables, (whole, by_step, cache, beyond) = decoded("", selector=selector, **options)
+    module, variables, (whole, by_step, cache, beyond) = decoded(selector=selector, **options)
     np.testing.assert_allclose(by_step, whole, **F32)
     assert np.abs(whole[:2]).max() > 0.1
     np.testing.assert_array_equal(by_step[2], 0)
@@ -205,13 +209,12 @@ def test_step_by_step_is_the_causal_pass(selector, options):
 
 @pytest.mark.parametrize("name", ["pairs across", "pairs of heads"])
 def test_padding_of_either_sequence_has_no_effect(name):
-    module, (params, inputs, source), _, _, results = solved(name)
+    module, (params, inputs, source), _, _, results, pairs = solved(name)
     dirty = np.where(MASK[..., None], inputs, np.nan)
     given = {}
     if source is not None:
         spoiled = np.where(SOURCE_MASK[..., None], source, np.nan)
         given = {"source": spoiled, "source_mask": SOURCE_MASK}
-    pairs = pairs_like(name)
     with jax.enable_x64(True):
         call = jax.jit(functools.partial(module.apply, pair_mask=pairs))
         again, _ = call({"params": params}, dirty, MASK, **given)
@@ -219,16 +222,6 @@ def test_padding_of_either_sequence_has_no_effect(name):
     # a query that sees nothing gathers nothing, with finite gradients
     np.testing.assert_allclose(again[0, 0], params["out"]["bias"], **F64)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(results[2]))
-
-
-def pairs_like(name):
-    """The pair mask of a case, drawn again."""
-    _, across, shape = CASES[name]
-    rng = np.random.default_rng(0)
-    rng.normal(size=(B, N, D))
-    if across:
-        rng.normal(size=(B, S, 3))
-    return pairs_of(rng, *shape)
 
 
 def test_the_functions_take_masks_over_pairs_too(np_rng):

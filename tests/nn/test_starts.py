@@ -1,8 +1,10 @@
-"""How recurrent modules start: kernels of every gate, carried states of both directions."""
+"""How modules start: initialisers and dtypes, kernels of gates, carried states of directions."""
 
+import functools
 import itertools
 
 import chex
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,12 +12,56 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._utils.types import PARAMETERS
 from tests._drawn import drawn
 from tests._weights import weights_of
 
 D, H = 3, 4
 XS = np.random.default_rng(0).normal(size=(2, 3, D)).astype(np.float32)
 MASK = np.array([[1, 1, 1], [1, 0, 0]], bool)
+IDS, LENGTHS = MASK.astype(np.int32), np.array([3, 1], np.int32)
+# module -> (kind, positional arguments, inputs, the dtype of its result under products of bfloat16)
+MODULES = {
+    "characters": (gnn.CharacterEncoder, (5, 2, 2, 2), (IDS, LENGTHS), jnp.bfloat16),
+    "gates lstm": (gnn.GatePredictor, ("lstm", 2), (XS, MASK), jnp.float32),
+    "gates fnn": (gnn.GatePredictor, ("fnn", 2), (XS, MASK), jnp.float32),
+    "gates att": (gnn.GatePredictor, ("att", 2), (XS, MASK), jnp.float32),
+    "gru": (functools.partial(gnn.GRU, reset_after=True), (2,), (XS,), jnp.float32),
+    "hop": (gnn.GatedAttentionHop, (2,), (XS, XS), jnp.bfloat16),
+    "local": (gnn.LocalPosition, (), (XS[:, 0], LENGTHS), jnp.float32),
+    "lstm": (functools.partial(gnn.LSTM, forget_bias=0.0), (2, 2, True), (XS,), jnp.float32),
+    "matrix": (functools.partial(gnn.RAU, attention="matrix"), (2,), (XS,), jnp.float32),
+    "pool": (gnn.AttentionPool, ("mlp1",), (XS, MASK), jnp.float32),
+    "rau": (functools.partial(gnn.RAU, attn_hidden=2), (2,), (XS,), jnp.float32),
+    "score": (gnn.TokenScore, ("mlp1",), (XS,), jnp.float32),
+    "selective": (gnn.SelectiveSelfAttention, (1,), (XS, MASK), jnp.bfloat16),
+    "source": (gnn.SourceToToken, (), (XS, MASK), jnp.float32),
+    "words": (gnn.WordEmbedding, (5, 2), (IDS,), jnp.bfloat16),
+}
+VALUES = {"kernel": 2.0, "recurrent_kernel": 3.0, "bias": 4.0, "embedding": 5.0}
+KINDS = dict.fromkeys(PARAMETERS.values(), 2.0) | VALUES
+KINDS |= {name: 4.0 for name in KINDS if name.endswith("bias")}
+
+
+def test_parameters_have_the_initialisers_and_results_the_dtype_of_their_module(rng):
+    given = {f"{name}_init": nn.initializers.constant(value) for name, value in VALUES.items()}
+
+    def start(key):
+        params = {}
+        for name, (kind, arguments, inputs, dtype) in MODULES.items():
+            fields = getattr(kind, "func", kind).__dataclass_fields__
+            options = {k: v for k, v in given.items() if k in fields}
+            module = kind(*arguments, dtype=jnp.bfloat16, param_dtype=jnp.float16, **options)
+            output, variables = module.init_with_output(key, *inputs)
+            assert jax.tree.leaves(output)[0].dtype == dtype, name
+            params[name] = variables["params"]
+        return params
+
+    for path, leaf in jax.tree.leaves_with_path(jax.jit(start)(rng)):
+        name, of_predictor = path[-1].key, path[0].key.startswith("gates")
+        assert leaf.dtype == jnp.float16, path
+        if name != "bias" or not of_predictor or path[1].key == "gate":  # b alone has `bias_init`
+            assert np.all(leaf == KINDS[name]), path
 
 
 @pytest.mark.slow
@@ -64,20 +110,3 @@ def test_each_direction_goes_on_from_its_own_state(kind):
     np.testing.assert_allclose(outputs, jnp.concatenate([x[1] for x in each], -1), atol=1e-6)
     for got, want in zip(carries, each, strict=True):
         chex.assert_trees_all_close(got, want[0], rtol=1e-7, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_the_attention_that_is_shown_is_that_of_the_options():
-    module = gnn.RAU(H, rescale=True, reset_after=True)
-    params = drawn(module.init, XS, std=1.0, rng=2)
-    weights = weights_of(F.RAUWeights, params["params"])
-    options = {"rescale": True, "reset_after": True}
-
-    @jax.jit
-    def both(params, weights):
-        shown = module.apply(params, XS, MASK, method=gnn.RAU.attention_weights)
-        return shown, F.rau_attention(weights, XS, MASK, **options)
-
-    shown, want = both(params, weights)
-    np.testing.assert_allclose(shown, want, atol=1e-6)
-    np.testing.assert_allclose(shown.mean(-1), MASK, atol=1e-6)

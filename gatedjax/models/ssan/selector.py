@@ -341,6 +341,7 @@ class SelectorClassifierTask(SelectorTask):
         return cost, jnp.ones_like(cost)
 
     def _metrics(self, output: Output, batch: Batch) -> Metrics:
+        check_batch(batch, label="B")
         return class_metrics(output.logits, batch["label"], batch["weight"])
 
     def _predictions(self, output: Output, batch: Batch) -> Predictions:

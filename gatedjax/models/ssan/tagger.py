@@ -214,6 +214,7 @@ class SSANTaggingTask(SelectorTask):
         }
 
     def _labels(self, batch: Batch) -> tuple[Array, Array, Array]:
+        check_batch(batch, labels="B N")
         labels = batch["labels"]
         real = F.length_mask(batch["lengths"], labels.shape[1])
         # Labels that the network cannot predict have no loss.
