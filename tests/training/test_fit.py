@@ -58,7 +58,8 @@ class Texts(Points):
 
     def make(self, step):
         texts = {"tokens": np.zeros((8, 10)), "lengths": np.full(8, 9)}
-        return super().make(step) | texts | {"query": np.zeros((8, 5)), "query_lengths": [3] * 8}
+        texts |= {"query": np.zeros((8, 5)), "query_lengths": np.full(8, 3)}
+        return super().make(step) | texts
 
 
 def test_a_task_batches_and_steps_are_enough(tmp_path, monkeypatch, capsys):

@@ -73,8 +73,11 @@ def test_a_lock_where_there_are_none_or_where_a_link_leads_away(tmp_path, monkey
     with pytest.raises(OSError, match="symbolic links"):
         WorkdirLock(tmp_path)
     assert (tmp_path / "file").read_text() == "mine"
-    fails = lambda *_: exec("raise OSError(errno.ENOLCK, 'No locks')", {"errno": errno})  # noqa: E731
-    monkeypatch.setattr(fcntl, "flock", fails)
+
+    def fail(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", fail)
     with pytest.warns(RuntimeWarning, match="on a file system without locks"):
         WorkdirLock(tmp_path, ".other").release()
 
