@@ -142,7 +142,7 @@ HALF = jax.jit(make_train_step(Half(), optax.sgd(0.1), reach=True))
 
 
 @pytest.mark.parametrize(
-    ("plus", "real", "moved"), [(0.0, True, True), (np.inf, True, False), (0.0, False, False)]
+    ("plus", "real", "moved"), [(0.0, True, True), (np.inf, False, False), (0.0, False, False)]
 )
 def test_the_objective_is_minimised_while_it_is_finite(plus, real, moved):
     batch = BATCH | {"plus": np.float32(plus), "weight": BATCH["weight"] * real}
@@ -151,7 +151,7 @@ def test_the_objective_is_minimised_while_it_is_finite(plus, real, moved):
     np.testing.assert_allclose(new.params["w"], 2.0 - 0.05 * slope(2.0) * moved, **F32)
     assert metrics.keys() == {"loss", "grad_norm", "skipped", "reached"}
     # a gradient of a skipped step is no 0
-    assert (metrics["skipped"].total, metrics["reached"].total) == (np.isinf(plus), real)
+    assert (metrics["skipped"].total, metrics["reached"].total) == (plus > 0, real or plus > 0)
     assert metrics["grad_norm"].count == np.isfinite(plus)
 
 
