@@ -1,8 +1,10 @@
 """Comprehensiveness, sufficiency and gate leak against loops over words; their properties."""
 
 import functools
+import types
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -67,9 +69,9 @@ def left(words, keep, deletion):
     return [w for w, k in zip(words, keep, strict=True) if k] or [1]
 
 
-def measures(params, words, scores, deletion, own=False):
+def measures(params, words, scores, is_open, deletion, own=False):
     """The fields of a rationale of one text, one word after the other."""
-    whole, is_open, logits = probabilities(params, words)
+    whole, _, logits = probabilities(params, words)
     scores, j = logits if own else scores, whole.argmax()
     drop = lambda keep: whole[j] - probabilities(params, left(words, keep, deletion))[0][j]  # noqa: E731
     by_share = [top(scores, int(np.ceil(q * len(words)))) for q in SHARES]
@@ -95,21 +97,25 @@ def test_measures_equal_loops_over_the_words(deletion, batch, np_rng):
     scores = np_rng.normal(size=batch["tokens"].shape)
     is_padding = np.arange(scores.shape[1]) >= np.array(LENGTHS)[:, None]
     scores[is_padding] = np.nan
-    found = faithfulness(
-        model, params, batch, deletion=deletion, shares=SHARES, others={"given": scores}
-    )
+    kept = None
+    if deletion == "unk":  # the words that count as open are given
+        kept = np_rng.random(scores.shape) < 0.5
+        kept[:, 0] = True
+    options = {"deletion": deletion, "shares": SHARES, "others": {"given": scores}, "kept": kept}
+    found = faithfulness(model, params, batch, **options)
     np.testing.assert_array_equal(found.rows, [0, 2, 3, 5])
     assert 0 < found.density.min() < found.density.max() <= 1
     assert found.own.leak.max() > 1e-3
     for place, row in enumerate(found.rows):
         words = batch["tokens"][row, : LENGTHS[row]]
         whole, is_open, _ = probabilities(params, words)
+        is_open = is_open if kept is None else kept[row, : len(words)]
         assert found.predicted[place] == whole.argmax()
         np.testing.assert_allclose(found.probability[place], whole.max(), rtol=1e-4)
         np.testing.assert_allclose(found.density[place], is_open.mean())
         for name, of_words in (("own", None), ("given", scores[row, : len(words)])):
             rationale = found.rationales[name]
-            every, want = measures(params, words, of_words, deletion, own=name == "own")
+            every, want = measures(params, words, of_words, is_open, deletion, name == "own")
             got = [values[:, place] for values in rationale.by_share]
             np.testing.assert_allclose(got, every, atol=1e-4)
             for field, value in want.items():
@@ -152,7 +158,10 @@ def test_gates_on_the_input_leak_nothing_whatever_the_rationale(deletion, batch)
 @pytest.mark.slow
 def test_a_random_rationale_belongs_to_the_key_and_the_example(batch):
     model, params = network()
-    one = faithfulness(model, params, batch, against=["random"])
+    # without ids the numbers of the rows are those of the examples
+    bare = {name: values for name, values in batch.items() if name != "example_id"}
+    one = faithfulness(model, params, bare, against=["random"])
+    batch["example_id"] = np.arange(len(LENGTHS))
     turned = {name: values[::-1] for name, values in batch.items()}
     for other in (turned, pad(batch, 11)):
         same = faithfulness(model, params, other, against=["random"])
@@ -170,6 +179,7 @@ def test_a_random_rationale_belongs_to_the_key_and_the_example(batch):
 
 def test_comparisons_are_paired_and_corrected_together(batch):
     found = faithfulness(*network(), batch)
+    assert found.shares == (0.01, 0.05, 0.1, 0.2, 0.5)
     assert [(c.measure, c.against) for c in found.comparisons] == [
         (measure, name) for measure in MEASURES for name in ("random", "attention", "gradient")
     ]
@@ -196,8 +206,11 @@ def test_attention_of_another_network_is_a_rationale(batch):
     found = faithfulness(model, params, batch, against=[], others={"soft": scores})
     assert set(found.rationales) == {"own", "soft"}
     alone = faithfulness(*soft, batch)
-    assert alone.density is alone.own.leak is alone.own.needed is None
+    assert alone.density is alone.own.leak is alone.mean("needed") is None
     assert set(alone.rationales) == {"own", "random", "gradient"}
+    # attention is another rationale than the scores that are given
+    given = faithfulness(*soft, batch, scores=-scores)
+    assert set(given.rationales) == {"own", "random", "attention", "gradient"}
     gated = analysis.rationale_scores(model, params, batch, "attention", rows=ROWS)
     assert (gated[:, 0][np.array(LENGTHS) > 0] > 0).all()
 
@@ -214,6 +227,34 @@ def test_gradient_times_input_equals_the_closed_form_of_a_mean_of_words(batch):
         want = xs @ (kernel[:, p.argmax()] - kernel @ p) / max(length, 1)
         np.testing.assert_allclose(found[row, :length], want, rtol=1e-4, atol=1e-6)
         np.testing.assert_array_equal(found[row, length:], 0)
+
+
+class CountTwos:
+    """A network that counts twos, to which it attends in one of two layers."""
+
+    def apply(self, variables, batch):
+        twos = (batch["tokens"] == 2).astype(float)
+        logits = jnp.stack([0 * twos.sum(1), 9 * twos.sum(1)], 1)
+        attention = jnp.stack([twos, jnp.zeros_like(twos)], 1)
+        odds = jnp.where(batch["tokens"] > 0, twos, -jnp.inf)
+        return types.SimpleNamespace(logits=logits, attention=attention, gate_logits=odds)
+
+
+def test_shares_ties_layers_and_stars_of_a_network_that_counts():
+    tokens = np.pad(np.full((12, 25), 3), ((0, 0), (0, 2)))
+    tokens[:, 7] = 2
+    batch, rows = {"tokens": tokens, "lengths": np.full(12, 25)}, np.zeros((12, 27))
+    seen = analysis.rationale_scores(CountTwos(), {}, batch, "attention")
+    np.testing.assert_array_equal(seen, 0.5 * (tokens == 2))  # the mean over the layers
+    of_gates = analysis.rationale_scores(CountTwos(), {}, batch, "gates")
+    np.testing.assert_array_equal(of_gates, tokens == 2)  # and 0 at padding
+    # 0.28 * 25 is 7.000000000000001, and of equal words the first seven are taken
+    options = {"shares": (0.28,), "against": [], "others": {"seen": seen}}
+    found = faithfulness(CountTwos(), {}, batch, scores=rows, **options)
+    np.testing.assert_array_equal(found.own.comprehensiveness, 0)
+    np.testing.assert_allclose(found.rationales["seen"].comprehensiveness, 0.5, atol=1e-3)
+    own, other = (line.split("|")[2].strip() for line in found.table().splitlines()[2:])
+    assert (own, other) == ("0.0000", "0.4999*")
 
 
 def of(model, batch):
@@ -274,6 +315,7 @@ BAD = [
     ({"shares": (1.5,)}, "shares"),
     ({"deletion": "zero"}, "deletion"),
     ({"draws": 0}, "draws"),
+    ({"key": jnp.zeros(3)}, "key must be a PRNG key"),
     ({"rows": 0}, "rows"),
     ({"against": ["gates"]}, "against"),
     ({"others": {"random": np.zeros((6, 8))}}, "others"),
@@ -286,7 +328,7 @@ BAD = [
 
 @pytest.mark.parametrize(("options", "match"), BAD, ids=[match for _, match in BAD])
 def test_what_does_not_fit_is_refused(options, match, batch):
-    with pytest.raises(ValueError, match=match):
+    with pytest.raises((ValueError, TypeError), match=match):
         faithfulness(*network(), batch, **options)
 
 

@@ -59,6 +59,9 @@ def test_attention_network_needs_the_squared_lengths():
     common = {"tokens": 10, "input_dim": 5, "hidden": 2, "examples": 2}
     equal = analysis.auxiliary_flops("att", **common)
     assert equal == analysis.auxiliary_flops("att", **common, squared_tokens=50)
+    # 3 tokens of two texts are 1 and 2, with squares of 1 and 4
+    rounded = analysis.auxiliary_flops("att", **common | {"tokens": 3})
+    assert rounded == analysis.auxiliary_flops("att", **common | {"tokens": 3}, squared_tokens=5)
     uneven = analysis.auxiliary_flops("att", **common, squared_tokens=82)
     assert uneven - equal == 32 * (4 * 2 + 3)
     each = [analysis.auxiliary_flops("att", tokens=n, input_dim=5, hidden=2) for n in (1, 9)]
@@ -79,6 +82,16 @@ def test_report_sums_its_sentences(kind):
     assert report.gated_with_auxiliary == report.gated + report.auxiliary
     assert report.ratio == pytest.approx(4 / 13)
     assert report.ratio_with_auxiliary == pytest.approx((4 * 27 + sum(alone)) / (13 * 27))
+
+
+def test_a_report_has_the_options_of_its_parts():
+    options = {"count": "macs", "include_tanh": True, "score": "mlp1"}
+    for name, value in options.items():
+        report = analysis.flops_report([4], [2], 6, **{name: value})
+        assert report.soft == analysis.attention_flops(4, 6, **{name: value})
+    # the network of the paper, unless told otherwise
+    auxiliary = analysis.auxiliary_flops("lstm", tokens=4, input_dim=100, hidden=100)
+    assert report.auxiliary == auxiliary
 
 
 def test_report_of_no_tokens_has_no_ratio():

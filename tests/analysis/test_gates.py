@@ -84,5 +84,5 @@ def test_pad_fills_at_the_right_and_keeps_the_dtype():
     assert got.dtype == bool
     np.testing.assert_array_equal(got, [[1, 0], [0, 0], [1, 0]])
     np.testing.assert_array_equal(analysis.pad([[1, 2], [3]], value=-1), [[1, 2], [3, -1]])
-    assert analysis.pad([]).shape == (0, 0)
+    assert (analysis.pad([]).shape, analysis.pad([]).dtype) == ((0, 0), np.float32)
     assert analysis.pad([(), ()]).shape == (2, 0)

@@ -58,14 +58,21 @@ def test_heatmap_marks_open_and_closed_gates():
 
 def test_heatmap_is_darker_where_the_weight_is_larger():
     # the row with the largest weights is the last
-    cells = boxes(analysis.plot_heatmap(rows()[::-1]))[9:18]
+    figure = analysis.plot_heatmap(rows()[::-1])
+    cells = boxes(figure)[9:18]
+    assert "open gate" in texts(figure)
     order = np.argsort(WEIGHTS[[0, 1, 6, 7]])
     assert np.all(np.diff(lightness(cells)[[0, 1, 6, 7]][order]) < 0)
 
 
 def test_heatmap_of_a_text_of_several_lines_has_each_weight_at_its_word():
-    words, weights = [f"word{number}" for number in range(30)], np.linspace(0.1, 1, 30)
-    cells = boxes(analysis.plot_heatmap([("rising", words, weights, None)]))[:30]
+    words, weights = [f"word{number}" for number in range(30)], np.linspace(0.01, 1, 30)
+    figure = analysis.plot_heatmap([("rising", words, weights, None)])
+    shown = {text.get_text(): text for text in figure.axes[0].texts}
+    assert (shown["0.01"].get_color(), shown["1.00"].get_color()) == ("black", "white")
+    cells = boxes(figure)[:30]
+    centres = [cell.get_x() + cell.get_width() / 2 for cell in cells]
+    np.testing.assert_allclose([shown[word].get_position()[0] for word in words], centres)
     assert len({cell.get_y() for cell in cells}) > 1
     assert np.all(np.diff(lightness(cells)) < 0)
 
@@ -118,12 +125,41 @@ def test_callers_settings_and_pyplot_are_left_alone():
 @pytest.mark.parametrize(("least", "is_far"), [(-90.0, True), (0.45, False)])
 def test_a_loss_far_below_the_others_is_cut_off_with_its_number(least, is_far):
     losses = {"sample": 0.52, "exact": 0.5, "threshold": 0.6, "best": least}
-    modes = tuple(ModeRow(name, name, loss, *[None] * 5) for name, loss in losses.items())
-    measured = Measured((Measure(MeanField(), *[1.0] * 8),), 1, 1, 1.0)
-    figure = analysis.plot_studies([Study("a study", modes, measured, {})])
+    figure = analysis.plot_studies([study("a study", losses)])
     marks = [line for line in figure.axes[0].lines if line.get_marker() == "<"]
-    assert (len(marks), texts(figure)) == ((1, ["-90"]) if is_far else (0, []))
+    assert (len(marks), texts(figure)[:1]) == ((1, ["-90"]) if is_far else (0, ["exact"]))
     assert figure.axes[0].get_xlim()[0] > 0.4
+
+
+def study(title, losses):
+    """Gate modes with these losses, and estimators: shown as biased, not shown, and exact."""
+    modes = tuple(ModeRow(n, n, loss, 0.01, 0.0, 0.75, 0.0, 0.5) for n, loss in losses.items())
+    columns = (2.0, 0.5, 9.0, 4.0), (0.2, 0.25, 1.0, 9.0), (0.0,) * 4  # bias, error, z, variance
+    rows = [Measure(MeanField(), 1.0, *values, 1.0, 1.0, 1.0) for values in columns]
+    return Study(title, modes, Measured(tuple(rows), 1, 1, 0.125), {})
+
+
+def test_studies_show_the_figures_of_each_mode_and_estimator(tmp_path):
+    losses = [{"sample": 0.6, "exact": 0.5}, {"exact": 0.25, "expected": 0.75}]
+    studies = [study(f"study {n}", of) for n, of in enumerate(losses)]
+    figure = analysis.plot_studies(studies, tmp_path / "a", "all studies")
+    assert [axes.get_title(loc="left") for axes in figure.axes[::2]] == ["study 0", "study 1"]
+    for modes, estimators, of in zip(figure.axes[::2], figure.axes[1::2], losses, strict=True):
+        assert list(modes.lines[0].get_xdata()) == [of["exact"]] * 2
+        bars = [c.lines[0].get_xydata().ravel().tolist() for c in modes.containers]
+        assert bars == [[loss, place] for place, loss in enumerate(of.values())]
+        assert np.ptp(modes.containers[0].lines[2][0].get_segments()[0][:, 0]) > 0.019
+        assert [t.get_text() for t in modes.get_yticklabels()] == [f"{n}  75.0%" for n in of]
+        assert modes.yaxis_inverted()
+        assert estimators.yaxis_inverted()
+        points = [(line.get_marker(), *line.get_xydata().ravel(), line.get_markerfacecolor())
+                  for line in estimators.lines if line.get_marker() in ("o", "s")]  # fmt: skip
+        (one, bias, _, red), (_, error, _, hollow) = (p for p in points[:4] if p[0] == "o")
+        assert (one, bias, error, red == hollow, hollow) == ("o", 2.0, 0.25, False, "white")
+        assert [p[1:3] for p in points[:4] if p[0] == "s"] == [(2.0, 0.0), (3.0, 1.0)]
+        assert [0.125, 0.125] in [list(line.get_xdata()) for line in estimators.lines]
+    assert figure._suptitle.get_text() == "all studies"
+    assert (tmp_path / "a.png").exists()
 
 
 def test_notebooks_can_show_the_figure():
@@ -134,12 +170,12 @@ def test_notebooks_can_show_the_figure():
 def test_lines_have_error_bars_where_there_is_a_deviation():
     series = {
         "accuracy": {"trec": [(40, 0.8, 0.0), (20, 0.9, 0.1)], "sst1": [(20, 0.4, 0.02)]},
-        "density": {"trec": [(20, 0.4, 0.0)], "sst1": []},
+        "open\nwords": {"sst1": [], "trec": [(20, 0.4, 0.0)]},  # in another order
     }
-    figure = analysis.plot_lines(series, xlabel="width", title="t")
+    figure = analysis.plot_lines(series, xlabel="wid\x07th", title="t")
     left, right = figure.axes
     assert (left.get_xlabel(), left.get_ylabel(), right.get_ylabel()) == (
-        "width", "accuracy", "density",
+        "wid\ufffdth", "accuracy", "open words",
     )  # fmt: skip
     first, second = left.containers
     np.testing.assert_array_equal(first.lines[0].get_xdata().astype(float), [20, 40])
@@ -203,6 +239,7 @@ RECORDS = [
     {"split": "eval", "step": 2, "loss": 1.5, "accuracy": 0.5},
     {"split": "skipped", "step": 2, "example_id": [3]},
     {"split": "train", "step": 3, "loss": 1.0},
+    {"split": "train", "loss": 4.0},
     {"split": "test", "step": 3, "loss": 9.0},
 ]
 
@@ -211,14 +248,22 @@ RECORDS = [
 def test_learning_curves_draw_what_was_recorded(tmp_path):
     path = tmp_path / "metrics.jsonl"
     lines = [json.dumps(record) for record in RECORDS]
-    path.write_text("\n".join([*lines, '{"split": "tr']) + "\n", encoding="utf-8")
+    # a number is no record, and the last line ends within a character
+    path.write_bytes("\n".join([*lines, "3", '{"split": "é']).encode()[:-1])
     records = analysis.read_metrics(path)
     assert records == RECORDS
-    figure = analysis.plot_learning_curves({"soft": iter(records)})
+    runs = {"soft": iter(records), "hard": records}
+    figure = analysis.plot_learning_curves(runs, tmp_path / "curves", title="two runs")
     assert [axes.get_ylabel() for axes in figure.axes] == ["loss", "accuracy"]
-    train, evaluated = figure.axes[0].lines
+    train, evaluated, *others = drawn = figure.axes[0].lines
     np.testing.assert_array_equal(train.get_xydata(), [[1, 2], [3, 1]])
     np.testing.assert_array_equal(evaluated.get_xydata(), [[2, 1.5]])
+    assert [line.get_marker() for line in drawn] == ["None", "o", "None", "s"]
+    assert train.get_color() == evaluated.get_color() != others[0].get_color()
+    assert others[0].get_color() == others[1].get_color()
+    title, caption = (text.get_text() for text in figure.texts)
+    assert (title, caption[:14]) == ("two runs", "thin: training")
+    assert (tmp_path / "curves.svg").exists()
 
 
 def test_analysis_imports_without_matplotlib_and_says_what_is_missing(monkeypatch):
@@ -244,3 +289,4 @@ def test_lines_label_their_places_only_where_the_labels_do_not_meet():
     assert ticks(20, 40, 60, 80, 100) == [20, 40, 60, 80, 100]
     assert 2324 not in ticks(*range(2324, 16269, 2324))
     assert ticks(7) == [7]
+    assert ticks(*range(8)) == [*range(8)] != ticks(*range(9))[:8]

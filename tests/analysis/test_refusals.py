@@ -22,6 +22,7 @@ HISTOGRAM = LayerHistogram(np.ones((3, 3), int), np.linspace(0, 1, 4))
 GATES = phrases.gate_histogram(np.zeros((1, 2, 3))).pooled
 HOPS = [analysis.GridPanel("hop 1", np.full((3, 4), 0.25))]
 NAMES, LAST = ["a", "b", "c"], [0.7, 0.0, 0.25]
+SIZES = {"tokens": 1, "input_dim": 1, "hidden": 1}
 RECORDS = [{"split": "train", "step": 1, "loss": 2.0}]
 
 
@@ -78,6 +79,13 @@ TABLE = {
         (
             lambda: analysis.auxiliary_flops("lstm", tokens=1, input_dim=0, hidden=5),
             "input_dim|0",
+        ),
+        *(
+            (
+                lambda name=name, n=n: analysis.auxiliary_flops("att", **SIZES | {name: n}),
+                f"{name}|{n}",
+            )
+            for name, n in {"tokens": -1, "hidden": 0, "squared_tokens": -1}.items()
         ),
         (lambda: analysis.flops_report([1.0], [1], 5), "float64"),
         (lambda: analysis.flops_report([1], [[1]], 5), "(1, 1)"),
@@ -137,6 +145,7 @@ TABLE = {
         (two_way(groups=[1]), "groups"),
         (two_way(groups=[1, 1]), "2 examples"),
         (two_way(means_b=[1]), "means_b|2"),
+        (two_way(means_a=[1, NAN]), "means_a|finite"),
         (two_way(level=1), "level"),
     ],
     "class_scores": [
@@ -236,6 +245,7 @@ PLOTS = {
         (heatmap(["x"], [np.inf], None), "weights|finite"),
     ],
     "plot_lines": [
+        (lambda: analysis.plot_studies([]), "studies|one study"),
         (lambda: analysis.plot_lines({}), "series"),
         (lambda: analysis.plot_lines({"m": {"n": [(1, 2)]}}), "series['m']['n']|(1, 2)"),
         (lambda: analysis.plot_lines({"m": {"n": [(1, 2, -1)]}}), "series['m']['n']|(1, 2, -1)"),

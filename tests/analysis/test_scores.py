@@ -7,20 +7,22 @@ from gatedjax import analysis
 
 
 @pytest.mark.slow
-def test_scores_are_those_of_scikit_learn(np_rng):
+@pytest.mark.parametrize("weight", [None, np.arange(200) % 3 + 0.5])
+def test_scores_are_those_of_scikit_learn(weight, np_rng):
     metrics = pytest.importorskip("sklearn.metrics")
     label, predicted = np_rng.integers(0, 4, 200), np_rng.integers(1, 5, 200)
-    found = analysis.class_scores(label, predicted, 6)
-    classes = list(range(6))
-    options = {"labels": classes, "zero_division": 0}
+    found = analysis.class_scores(label, predicted, 6, weight)
+    weights = {"sample_weight": weight, "zero_division": 0}
+    options = {"labels": list(range(6)), **weights}
     p, r, f, n = metrics.precision_recall_fscore_support(label, predicted, **options)
     for got, wanted in zip(
         (found.precision, found.recall, found.f1, found.support), (p, r, f, n), strict=True
     ):
         np.testing.assert_allclose(got, wanted)
-    assert found.accuracy == pytest.approx(metrics.accuracy_score(label, predicted))
+    accuracy = metrics.accuracy_score(label, predicted, sample_weight=weight)
+    assert found.accuracy == pytest.approx(accuracy)
     for name in ("weighted", "macro"):
-        wanted = metrics.f1_score(label, predicted, average=name, zero_division=0)
+        wanted = metrics.f1_score(label, predicted, average=name, **weights)
         assert getattr(found, name) == pytest.approx(wanted)
 
 

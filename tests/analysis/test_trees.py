@@ -86,6 +86,9 @@ def test_no_words_one_word_and_a_query_without_a_key():
     weights = np.eye(4)
     weights[2] = 0
     assert len(trees.from_attention(weights).spans) == 3
+    # below the floor all scores are equal, and the first split wins
+    for floor, inner in ((1e-12, (0, 2)), (1.0, (1, 3))):
+        assert trees.from_attention(np.diag([0, 0, 1e-3]), floor=floor).spans[1] == inner
 
 
 def test_baselines(np_rng):
@@ -128,6 +131,7 @@ def test_bracket_scores_of_a_hand_made_example():
     assert (dropped.matched, dropped.predicted, dropped.gold) == (2, 3, 3)
     assert trees.bracket_scores([(gold, ours), (gold, gold)]).f1 == 2 * 7 / 16
     assert trees.bracket_scores([(gold, gold)]) == (1.0, 1.0, 1.0)
+    assert trees.bracket_scores([(gold, ours)], count_root=False) == inner.value()
 
 
 def test_short_sentences_and_punctuation_count_for_nothing():
@@ -136,7 +140,7 @@ def test_short_sentences_and_punctuation_count_for_nothing():
     assert dataclasses.astuple(trees.bracket_counts(two, two, count_root=False)) == (0, 0, 0)
     assert dataclasses.astuple(trees.bracket_counts(two, two, drop=[True, True])) == (0, 0, 0)
     assert trees.bracket_counts(trees.balanced(1), trees.balanced(1)).value() == (0.0, 0.0, 0.0)
-    assert "." in trees.PUNCTUATION
+    assert {",", ":", "``", "''", "."} == trees.PUNCTUATION
 
 
 def test_bracketed_trees_are_read_without_their_labels():

@@ -14,6 +14,7 @@ from experiments.core.comparison import compare
 from experiments.core.paper import TRIALS, Claim, count_trials
 from experiments.core.records import RESULTS, Store, read_json, write_json
 from gatedjax.analysis import TwoWay
+from gatedjax.analysis._figure import new_figure
 from tests.conftest import ROOT
 from tests.experiments._toy import PAPER, TABLE
 
@@ -189,6 +190,7 @@ def test_a_page_opens_with_the_papers_numbers_and_ours():
         ((90.1, 90.2, 90.3), (), "perplexity", "reproduced", False),
         ((80.1, 80.2, 80.3), (), "perplexity", "reproduced", True),
         ((95.1, 95.2, 95.3), (), "perplexity", "ruled out", False),
+        ((95.0, 95.1, 95.2), (80.0,), "points", "reproduced", True),  # the last step of one seed
         ((89.8, 89.9), (), "points", None, False),
         ((89.8,), (), "points", None, False),
     ],
@@ -329,7 +331,23 @@ def test_the_chart_has_a_row_for_each_comparison_and_number(tmp_path):
     for mark in (absent, shown, few, row):
         assert f">{mark.label}</text>" in text
         assert f">{mark.end}</text>" in text
+    for note in ("* other data than the paper's", "grey: the last step"):
+        assert note in text
     assert (tmp_path / "claims.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_row_has_the_marks_of_its_finding():
+    case = claims.Case(claim="c", label="B", seeds=3, difference=2.0, test=interval(1, 3), paper=2)
+    both = {"chosen": evidence(1, 3), "last": evidence(1, 3)}
+
+    def mark(**changes):
+        changed = dataclasses.replace(case, last=interval(1, 3), **changes)
+        return chart.mark_of(claims.Finding(case=changed, word="undecided", **both))
+
+    assert mark(unit="F1").label == "B, F1"
+    assert (mark().last, mark(paper=None).single) == (None, None)  # both steps agree; no size
+    lost = {"label": "B, collapsed", "paper": 2, "word": "undecided", "end": "? undecided"}
+    assert mark(is_lost=True) == chart.Mark(**lost)
 
 
 def test_a_row_far_beyond_the_others_does_not_stretch_the_axis():
@@ -340,3 +358,13 @@ def test_a_row_far_beyond_the_others_does_not_stretch_the_axis():
     low, high = chart.Panel(axis="", groups={"c": rows[1:]}).limits()
     assert high < 3
     assert chart.Panel(axis="", groups={"c": []}).limits() == (-1.0, 1.0)
+    # it is an arrow at its side; a single seed is hollow, and has no interval
+    rows[1] = dataclasses.replace(rows[1], interval=(1.0, 3.0), single=(0.5, 3.5))
+    axes = new_figure(3, 3).subplots()
+    chart._draw_panel(axes, chart.Panel(axis="", groups={"c": rows}))
+    found = {(line.get_marker(), *line.get_xdata()) for line in axes.lines}
+    assert {("o", -1.0), ("o", 2.0), ("None", 1.0, 3.0), ("None", 0.5, 3.5)} < found
+    assert [mark for mark, *_ in found if mark in "<>"] == [">"]
+    fills = [line.get_markerfacecolor() for line in axes.lines if line.get_marker() == "o"]
+    assert fills == ["white", chart.COLOURS[None]]
+    assert axes.yaxis_inverted()

@@ -1,8 +1,10 @@
 """What holds for the commands of every paper: versions, lists, folders, and the words of errors."""
 
+import gzip
 import importlib
 import importlib.util
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -164,6 +166,19 @@ def test_the_library_still_says_what_the_commands_translate():
 
 def words(*names):
     return gdata.Vocabulary(list(names))
+
+
+def test_vectors_are_looked_for_beside_the_data_sets(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    packed = Path("raw/glove/v.txt.gz")
+    packed.parent.mkdir(parents=True)
+    packed.write_bytes(gzip.compress(b"a 1 2 3 \r\n"))
+    assert text.find_embeddings("v.txt", "raw") == packed
+    assert text.find_embeddings(str(tmp_path / "v.txt"), "raw") == tmp_path / "v.txt"
+    assert text.width_of(packed) == 3
+    packed.write_bytes(packed.read_bytes()[:12])
+    assert text.width_of(packed) is None  # the loader describes the fault
+    assert text.find_embeddings("none", "raw") is None
 
 
 def test_an_empty_file_of_vectors_is_refused_before_the_texts_are_read(tmp_path, capsys):

@@ -469,33 +469,12 @@ def test_an_option_of_some_tables_is_refused_by_the_others(tmp_path, capsys):
     args = ["figure1", "--rows", "5", "--results", str(tmp_path / "results")]
     for owners, named in {
         ("table1",): "table1",
-        ("table1", "table2"): "table1 and table2",
         ("table1", "table2", "table3"): "table1, table2 and table3",
     }.items():
         owning = type("Owning", (MoreOptions,), {"owned": {"rows": owners}})
         paper = dataclasses.replace(PAPER, options=owning)
         message = refused(lambda args, paper=paper: command.tables(paper, args), args, capsys)
         assert message == f"error: --rows is an option of {named}, not of figure1"
-
-
-def test_on_other_data_the_papers_number_has_a_row_of_its_own(tmp_path):
-    job = job_of(tmp_path)
-    columns = tuple(
-        dataclasses.replace(one, heading=one.heading.strip("{}"))
-        for one in PAPER.tables["table1"].columns
-    )
-    table = dataclasses.replace(PAPER.tables["table1"], columns=columns, pair=None)
-    config = job.config("toy", "noisy", 0)
-    path = job.store.path("toy", "noisy", 0)
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(record_of(config, substitute="ten rows")))
-    rows = rows_of(f"## T\n{table.text(PAPER, job.store)}", "T")
-    assert rows[1][:4] == ["Toy", "noise", "0.5000", "not run"]
-    assert rows[2][:4] == ["Toy, other data", "noise", "-", "0.7500 (n=1)"]
-    # a heading that says whose numbers these are stands for the second row
-    text = PAPER.tables["table1"].text(PAPER, job.store)
-    assert "paper, official data" in text
-    assert [row[0] for row in rows_of(f"## T\n{text}", "T")] == ["Toy"] * 3
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shlex
 import subprocess
+import sys
 
 import pytest
 
@@ -75,6 +76,7 @@ def test_comparisons_are_first_then_second_seeds_more_seeds_and_figures(tmp_path
         ("drawn", 0, "figure"), ("drawn", 1, "figure"), ("drawn", 2, "figure"),
     ]  # fmt: skip
     assert left_out == {}
+    assert missing.value_of(3, True, False) == "further seed"
 
 
 def steps_of(found):
@@ -208,7 +210,7 @@ def toy(monkeypatch, tmp_path):
     monkeypatch.setattr(missing, "PAPERS", {"toy": None})
     monkeypatch.setattr(missing, "paper_named", lambda name: _toy.PAPER)
     folders = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
-    return ["--papers", "toy", *folders]
+    return ["--papers", "toy", "toy", *folders]
 
 
 def test_where_every_set_is_missing_the_status_is_2(toy, monkeypatch, capsys):
@@ -220,6 +222,23 @@ def test_where_every_set_is_missing_the_status_is_2(toy, monkeypatch, capsys):
     assert shown.out == ""
     assert "left out: toy/toy/plain, toy/toy/noisy: no data: not here" in shown.err
     assert "error: nothing can be trained" in shown.err
+
+
+@pytest.mark.parametrize("name", ["one", "other"])
+def test_lines_begin_with_the_interpreter_that_runs_and_are_in_order(
+    name, toy, tmp_path, monkeypatch, capsys
+):
+    for folder in ("one", "other"):  # two environments of one interpreter
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "python").symlink_to(sys.executable)
+    program = str(tmp_path / "one" / "python")
+    monkeypatch.setattr(sys, "executable", program)
+    monkeypatch.setenv("PATH", str(tmp_path / name))
+    assert missing.main([*toy, "--seeds", "2"]) == 0
+    lines = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
+    assert {line[0] for line in lines} == {"python" if name == "one" else program}
+    cells = [line[line.index("--cell") + 1] for line in lines]
+    assert cells == ["toy/plain/0", "toy/noisy/0", "toy/plain/1", "toy/noisy/1"]
 
 
 @pytest.mark.slow

@@ -16,7 +16,6 @@ from gatedjax.lexicon import (
     fit_lexicon,
     fit_weights,
 )
-from gatedjax.lexicon._heads import head_from_json
 from tests.lexicon.test_lexicon import TEXTS
 
 RNG = np.random.default_rng(0)
@@ -170,12 +169,3 @@ def test_each_head_learns_its_targets(fitted):
     else:
         assert ((readings.logits > lexicon.bias).sum(1) == targets).mean() > 0.8
         np.testing.assert_allclose(readings.probabilities.sum(1), 1)
-
-
-def test_weights_of_texts_count_and_heads_survive_the_folder(fitted):
-    head, targets, _ = fitted
-    heavy = np.where(np.arange(len(TEXTS)) < 20, 9.0, 1.0)
-    weighted = next(fit_lexicon(TEXTS, targets, 0, [1.0], head=head, sample_weight=heavy))
-    plain = next(fit_lexicon(TEXTS, targets, 0, [1.0], head=head))
-    assert not np.array_equal(weighted.weights, plain.weights)
-    assert head_from_json(head.to_json()) == head

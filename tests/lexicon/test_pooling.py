@@ -137,15 +137,6 @@ def test_gains_are_the_change_of_the_loss_without_the_token():
         assert gains[place] == pytest.approx(expected * (len(opened) + 1))
 
 
-def test_a_text_of_weight_zero_has_no_effect():
-    texts, labels = draw_texts()
-    weights = np.r_[np.ones(len(texts)), np.zeros(20)]
-    wrong = [vectors + 5 for vectors in texts[:20]]
-    both = fit_pooling([*texts, *wrong], np.r_[labels, 1 - labels[:20]], 2, [1.0],
-                       sample_weight=weights)  # fmt: skip
-    assert (next(both).read(texts).probabilities.argmax(1) == labels).all()
-
-
 def test_equal_vectors_are_open_together_and_nothing_divides_by_zero():
     texts, labels = [np.ones((3, 2)), np.ones((2, 2))] * 4, np.array([0, 1] * 4)
     for pooling in fit_pooling(texts, labels, 2, [1.0, 0.3]):

@@ -308,18 +308,3 @@ def test_a_package_with_other_files_is_refused(package):
     save_file({"m": matrix}, folder / "other.safetensors")
     with pytest.raises(ValueError, match=r"a single matrix .* got 2 and 1 files"):
         read_vectors("tinyvectors", TYPES)
-
-
-def test_wordllama_has_a_vector_of_each_word():
-    pytest.importorskip("tokenizers")
-    try:
-        check_source("wordllama")
-    except ImportError:
-        pytest.skip("wordllama is not installed")
-    vectors = read_vectors("wordllama", ())
-    assert vectors.matrix.shape == (32_000, 256)
-    split = vectors.pieces.split(["film", "#film", "gloomily", "!", "żółw", "电影"])
-    sizes = np.diff(split.starts).tolist()
-    assert min(sizes) >= 1
-    assert sizes[0] == sizes[1]
-    assert "wordllama" not in sys.modules

@@ -3,7 +3,6 @@
 import functools
 
 import chex
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -52,15 +51,17 @@ def test_bidirectional_stack_equals_the_functional_calls():
 def test_lengths_say_what_their_mask_says():
     xs, lengths = normal(3, 6, 4), np.array([6, 2, 0])
     options = {"rescale": True, "reset_after": True}
+    starts = {"resets": np.broadcast_to(np.arange(6) == 1, (3, 6))}
     mask, module = real(lengths, 6), gnn.RAU(5, **options)
     variables = filled(module, xs)
 
     @jax.jit
     def run(variables, xs, mask, lengths):
-        weigh = functools.partial(module.apply, variables, xs, method="attention_weights")
+        method = functools.partial(module.apply, variables, method="attention_weights")
+        weigh = functools.partial(method, xs, **starts)
         by_length = module.apply(variables, xs, lengths=lengths), weigh(lengths=lengths)
         weights = weights_of(F.RAUWeights, variables["params"])
-        shown = F.rau_attention(weights, xs, mask, **options)
+        shown = F.rau_attention(weights, xs, mask, **starts, **options)
         return by_length, (module.apply(variables, xs, mask), weigh(mask)), shown
 
     by_length, by_mask, shown = run(variables, xs, mask, lengths)
@@ -242,11 +243,10 @@ def test_attention_pool_takes_gates_or_log_gates():
 
 
 @pytest.mark.slow
-def test_gate_predictor_closes_padding():
+def test_a_gate_predictor_is_its_equation_and_closes_padding():
     xs, mask = normal(2, 4, 3), real([4, 2], 4)
     wide = np.pad(xs, ((0, 0), (0, 3), (0, 0)), constant_values=9.0), np.pad(mask, ((0, 0), (0, 3)))
-    opened = {"features": 5, "bias_init": nn.initializers.constant(0.7)}
-    modules = {kind: gnn.GatePredictor(kind, **opened) for kind in ("lstm", "fnn", "att")}
+    modules = {kind: gnn.GatePredictor(kind, features=5) for kind in ("lstm", "fnn", "att")}
     variables = {kind: filled(module, xs, mask) for kind, module in modules.items()}
 
     @jax.jit
@@ -259,6 +259,19 @@ def test_gate_predictor_closes_padding():
 
     given = (xs, mask), (np.where(mask[..., None], xs, np.nan), mask), wide
     (slopes, found), dirty, wider = (jax.tree.map(np.asarray, run(variables, *x)) for x in given)
+
+    def dense(kind, name, inputs):
+        layer = variables[kind]["params"][name]
+        return inputs @ layer["kernel"] + layer["bias"]
+
+    places = xs + np.asarray(F.sinusoids(np.arange(4), 3))
+    query, key, value = (dense("att", name, places) for name in ("query", "key", "value"))
+    e = np.where(mask[:, None], np.exp(query @ key.swapaxes(1, 2) / np.sqrt(5)), 0)
+    mixed = e / e.sum(-1, keepdims=True) @ value
+    for kind, hidden in {"fnn": np.tanh(dense("fnn", "Dense_0", xs)), "att": mixed}.items():
+        np.testing.assert_allclose(
+            found[kind], np.where(mask, dense(kind, "gate", hidden)[..., 0], -np.inf), **F32
+        )
     for kind, logits in found.items():
         assert np.isneginf(logits[1, 2:]).all()
         np.testing.assert_array_equal(dirty[1][kind], logits)

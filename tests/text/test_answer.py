@@ -52,8 +52,23 @@ def test_the_run_and_the_export_answer_alike(folders, document, capsys, tmp_path
     compiled = Plugin.running.counts.total()
     assert main(["answer", str(out), *asked]) == 0
     assert capsys.readouterr().out == wanted
+    # the most probable candidate, the place and the words of the question with most attention first
+    seen = re.findall(
+        r"attends to: \S+ ([\d.]+), \S+ ([\d.]+), \S+ ([\d.]+), \S+ ([\d.]+)\n", wanted
+    )
+    assert len(seen) == 3
+    for numbers in (
+        re.findall(r"^(0\.\d{4})", wanted, re.M),
+        re.findall(r"^  (0\.\d{3})", wanted, re.M),
+        *seen,
+    ):
+        assert list(numbers) == sorted(numbers, reverse=True)
     # their networks are equal
     assert Plugin.running.counts.total() == compiled
+    assert main(["answer", str(run), *asked, "--top", "1", "--tokenized"]) == 0
+    tokens = capsys.readouterr().out
+    assert "house  (not in the document)" in tokens  # it is the word "house."
+    assert tokens.count("attends to") == 1
     assert list(tmp_path.iterdir()) == [tmp_path / "d.txt"]
 
 

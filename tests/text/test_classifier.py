@@ -15,11 +15,13 @@ from gatedjax import (
     MultiLabelTextClassifier,
     OrdinalTextClassifier,
     PairClassifier,
+    Tagger,
     TextClassifier,
     TextRegressor,
 )
-from gatedjax.text.estimators import _base
-from gatedjax.text.sources._table import Record
+from gatedjax.text.estimators import _base, _classifier
+from gatedjax.text.models import _tagging
+from gatedjax.text.sources._table import Columns, Record
 from tests._programs import environment
 from tests.explore._models import model as draw_model
 from tests.explore._models import pair as draw_pair
@@ -82,7 +84,10 @@ def test_pairs(pairs, tmp_path, monkeypatch):
     np.testing.assert_array_equal(again.predict_proba(texts), pairs.predict_proba(texts))
     with pytest.raises(ValueError, match="must be a tuple of 2 texts"):
         pairs.predict([("a", "b", "c")])
-    assert pairs.explain(("a dull", "a film")).tokens == ("a", "dull", "a", "film")
+    for one in (("a dull", "a film"), ["a dull", "a film"]):
+        assert pairs.explain(one).tokens == ("a", "dull", "a", "film")
+    with pytest.raises(ValueError, match="a text must be a str, got 3"):
+        pairs.explain(("a dull", 3))
     with pytest.raises(ValueError, match="holds a classifier of pairs"):
         TextClassifier.load(tmp_path / "m")
     # `fit` hands over two columns and the labels
@@ -92,6 +97,30 @@ def test_pairs(pairs, tmp_path, monkeypatch):
     PairClassifier().fit(texts, ["same", "other"])
     assert taken == ["pair", [Record(i, x, y, "rows") for i, x, y in zip(
         (1, 2), texts, ("same", "other"), strict=True)]]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "content", "options"),
+    [
+        (TextClassifier, "a.csv", b"a,b\nx,caf\xe9\n", {"columns": Columns(("b",), "a")}),
+        (Tagger, "a.conll", b"x caf\xe9\n", {"word": 1, "tag": 0}),
+    ],
+)
+def test_columns_encoding_and_parts_arrive(kind, name, content, options, tmp_path, monkeypatch):
+    path = tmp_path / name
+    path.write_bytes(content)
+    monkeypatch.setattr(_base, "train_any", lambda _, table, *rest, **more: more | {"train": table})
+    monkeypatch.setattr(kind, "_take", lambda self, given: setattr(self, "model_", given))
+    monkeypatch.setattr(_classifier, "evaluate_model", lambda _, table: table)
+    monkeypatch.setattr(_tagging, "evaluate_tags", lambda _, table: table)
+    options = options | {"encoding": "cp1252"}
+    model = kind.train(path, validation=path, max_aside=0.5, **options)
+    given = model.model_
+    assert (given["test"], given["max_aside"]) == (None, 0.5)
+    for part in (given["train"], given["validation"], model.evaluate(path, **options)):
+        (row,) = part
+        found = (row.words, row.tags) if kind is Tagger else (row.inputs, (row.label,))
+        assert found == (("caf\u00e9",), ("x",))
 
 
 def test_scikit_learn_knows_it_as_a_classifier(fitted):
@@ -132,13 +161,15 @@ import sys
 from gatedjax.__main__ import main
 
 slow = {"jax", "flax", "optax", "orbax", "tensorflow"}
+fast = {"sklearn", "scipy", "pyarrow", "pandas", "polars", "datasets"}
 
-def check(*args, absent={"sklearn", "scipy"}):
+def check(*args, absent=fast):
     assert not args or main([*args]) == 0
     assert not (slow | absent) & set(sys.modules), (args, (slow | absent) & set(sys.modules))
 
 for model in ("lexicon", "labels", "numbers", "grades"):
     check("predict", model, "a dull film")
+    check("predict", model, "--file", "films.csv")
     check("explain", model, "a dull film")
 check("predict", "linear", "a dull film", absent={"sklearn"})
 from gatedjax import PairClassifier, Tagger, TextClassifier, TextRegressor
@@ -154,7 +185,7 @@ check("train", "films.csv", "--out", "model", absent=set())
 
 @pytest.mark.slow
 def test_a_model_without_a_network_is_trained_and_used_without_jax(tmp_path):
-    """Nor is scikit-learn or SciPy imported to use one."""
+    """Nor is scikit-learn, SciPy or a package of tables imported to use one."""
     write_csv(tmp_path / "films.csv", TEXTS)
     numbers = [1.0 if label == "bad" else 2.0 for label in Y]
     for name, model, y in (

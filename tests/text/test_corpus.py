@@ -127,7 +127,7 @@ def test_the_vocabulary_counts_the_words_that_are_not_held_out(min_count, max_wo
         numbers,
         min_count=min_count,
         max_words=max_words,
-        extra_words=("vector", "film"),
+        extra_words=("vector", "film", "vector"),
     )
     counts = collections.Counter()
     for i, (*texts, _) in enumerate(rows):

@@ -5,11 +5,12 @@ import json
 import types
 import unicodedata
 from fractions import Fraction
+from http import HTTPStatus
 
 import numpy as np
 import pytest
 
-from gatedjax import TextClassifier
+from gatedjax import OrdinalTextClassifier, TextClassifier
 from gatedjax.text import Prediction
 from gatedjax.text.corpus._corpus import Numbers, read_corpus
 from gatedjax.text.corpus._tagged import read_tagged
@@ -77,9 +78,10 @@ def test_a_label_of_fasttext_ends_where_fasttext_ends_it(tmp_path):
 
 def test_scalars_of_numpy_and_members_of_enumerations_are_plain_labels():
     given = [np.int64(3), np.float32(0.5), np.bool_(True), np.str_(" a"), np.array(2), Colour.RED]
+    given.append(HTTPStatus.OK)
     read = labels_of([("text", one) for one in given])
-    assert read == [3, 0.5, True, "a", 2, "red"]
-    assert list(map(type, read)) == [int, float, bool, str, int, str]
+    assert read == [3, 0.5, True, "a", 2, "red", 200]
+    assert list(map(type, read)) == [int, float, bool, str, int, str, int]
     reason = next(iter(open_table([("text", Fraction(1, 2))]))).reason
     assert reason == "label must be a text or a number, got Fraction Fraction(1, 2)"
 
@@ -90,7 +92,8 @@ ALIKE = [
     ((1.0, "1"), "'1' (str)", "1.0 (float)"),
     (("1.0", 1), "1 (int)", "'1.0' (str)"),
     ((0.5, "0.5"), "'0.5' (str)", "0.5 (float)"),
-    ((True, "True"), "'True' (str)", "True (bool)"),
+    ((1, "1.0"), "'1.0' (str)", "1 (int)"),
+    ((True, "TRUE"), "'TRUE' (str)", "True (bool)"),
     (("false", np.bool_(False)), "False (bool)", "'false' (str)"),
     (("new york", "new\u00a0york"), r"'new\xa0york' (str)", "'new york' (str)"),
     (("pos", "p\u200bos"), r"'p\u200bos' (str)", "'pos' (str)"),
@@ -152,7 +155,8 @@ def test_score_compares_labels_as_what_they_are(classes, predicted, y, score):
         (("0", "1"), [0, 1, 0, 1], "y:1: label must be a class of the model, got 0 (int), which "
          "only looks like the class '0' (str): give it as str"),
         ((0, 1), np.array(["1", "0", "0", "0"]), "y:1: label must be a class of the model"),
-        ((0, 1), [0, True, False, 1], "y:2: labels must be only numbers or only true and false"),
+        ((0, 1), [0, True, False, 1], "y:2: labels must be only numbers or only true and "
+         "false, because true equals 1, got True (bool) where other labels are numbers"),
         ((False, True), [False, True, 1, 0], "y:3: labels must be only numbers or only true"),
         ((0, 1), [0, 1, None, float("nan")], "y:3: no label"),
     ],
@@ -171,20 +175,27 @@ def test_arrays_of_labels_keep_what_they_are(labels):
         assert list(map(type, found)) == list(map(type, labels))
 
 
-@pytest.mark.parametrize("labels", [("a", "bc"), (0, 1), (0.5, 1.5)])
+def test_grades_are_sorted_by_value_and_ordered_as_they_are():
+    one = OrdinalTextClassifier()
+    one._take(types.SimpleNamespace(classes=("x", 10, 9), report={}))
+    assert (one.classes_.tolist(), one.order_.tolist()) == ([9, 10, "x"], ["x", 10, 9])
+
+
+@pytest.mark.parametrize("labels", [("a", "bc"), (0, 1), (0.5, 1)])
 def test_arrays_of_labels_of_one_type_have_its_dtype(labels):
     one = classifier(labels, labels)
     for found in (one.predict(TEXTS), one.classes_):
         assert found.dtype == np.array(labels).dtype
 
 
-def test_fit_warns_where_the_class_of_a_label_is_spelt_otherwise(monkeypatch):
-    monkeypatch.setattr(_estimator, "train_any", lambda kind, table, *rest, **more: list(table))
-    one, taken = TextClassifier("ganet"), []
+def test_fit_warns_where_the_class_of_a_label_is_spelt_otherwise(tmp_path, monkeypatch):
+    monkeypatch.setattr(_estimator, "train_any", lambda _, table, o, run, **more: [run, *table])
+    one, taken, run = TextClassifier("ganet"), [], tmp_path / "run"
     monkeypatch.setattr(one, "_take", taken.extend)
     with pytest.warns(UserWarning, match=r"y has 'b ', which becomes the class 'b'"):
-        one.fit(TEXTS, ["a", "b ", "b", "a"])
-    assert [record.label for record in taken] == ["a", "b", "b", "a"]
+        one.fit(TEXTS, ["a", "b ", "b", "a"], workdir=run)
+    assert [record.label for record in taken[1:]] == ["a", "b", "b", "a"]
+    assert taken[0] == run
 
 
 def test_tags_and_their_words_are_composed(tmp_path):

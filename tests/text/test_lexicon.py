@@ -26,7 +26,6 @@ from gatedjax.text.answers._report import (
 )
 from gatedjax.text.answers._words import find_examples
 from gatedjax.text.fit._stages import choose_share, split_folds
-from gatedjax.text.models._network import TrainedModel
 from gatedjax.text.models._saved import load_model
 from gatedjax.text.targets._calibration import apply_temperatures, choose_temperatures
 from gatedjax.text.targets._class import ClassTarget
@@ -140,6 +139,8 @@ def test_the_error_of_a_difference_is_that_of_pairs():
     assert target.compare(labels, one, other) == pytest.approx(draws.std(), rel=0.1)
     # Weights of 4 are four copies for the mean, but not for its error.
     four = np.full(2000, 4.0)
+    for weights in (None, four):  # of models that never differ, as if they did on one text
+        assert target.compare(labels, one, one, weights) == pytest.approx(1 / 2000)
     assert target.compare(labels, one, other, four) == pytest.approx(
         target.compare(labels, one, other)
     )
@@ -162,6 +163,7 @@ def test_unequal_answers_are_counted(fitted, monkeypatch):
     """The count is not 48 by construction: a splitter that changes the words is noticed."""
     lexicon, splitter = fitted.model_.lexicon, fitted.model_.splitter
     words = [splitter.split(text) for text in X]
+    monkeypatch.setattr("gatedjax.text.answers._report._CHUNK", 7)
     assert count_equal(lexicon, splitter, words) == 48
     monkeypatch.setattr(type(splitter), "split", lambda self, text: ["bright"])
     assert count_equal(lexicon, splitter, words) < 48
@@ -176,6 +178,15 @@ def test_the_curve_has_a_ring_at_the_model():
     # A share that is too near to that of the model has no label.
     assert re.findall(r">(0\.\d+)<", picture) == ["0.900", "0.850", "0.810"]
     assert 'cx="220.0"' in picture.partition('r="6"')[0].rpartition("<circle")[2]
+    # Labels are below a low point and above a high one, which the range of the picture has.
+    for values, heights, labels in (
+        ((0.0, 0.3), ["200.0", "54.3"], [("218.0", "0.000"), ("44.3", "0.300")]),
+        ((12.5, 12.5), ["115.0"] * 2, [("105.0", "12.5")] * 2),
+    ):
+        curve = [{"share": a, "mae": b} for a, b in zip((1.0, 0.5), values, strict=True)]
+        picture = draw_curve(curve, 0, "mae", "MAE")
+        assert re.findall(r'cy="([\d.]+)" r="3"', picture) == heights
+        assert re.findall(r'y="([\d.]+)" text-anchor="middle">(\d+\.\d+)<', picture) == labels
 
 
 def test_a_trained_model_says_what_it_is_and_its_first_sentence_is_true(folder):
@@ -187,15 +198,6 @@ def test_a_trained_model_says_what_it_is_and_its_first_sentence_is_true(folder):
     assert len(repr(model.model_)) < 100  # no arrays and no words
     first = TextClassifier.__doc__.partition("\n")[0]
     assert f"by default a {TextClassifier().model} with gates" in first
-
-
-def test_a_command_of_networks_names_ganet(folder, capsys):
-    films = str(folder.parent / "films.csv")
-    with pytest.raises(SystemExit):
-        main(["gates", "report", str(folder), "--file", films])
-    assert "ganet" in capsys.readouterr().err
-    with pytest.raises(BadFile, match="--model ganet"):
-        TrainedModel.load(folder, ("text",))
 
 
 def changed_json(name, change):
@@ -217,8 +219,10 @@ def changed_lines(name, change):
 
 DAMAGE = {
     "no lowercase": (changed_json("config.json", lambda c: c.pop("lowercase")), ""),
+    "lowercase": (changed_json("config.json", lambda c: c.update(lowercase="false")), "lowercase"),
     "classes": (changed_json("config.json", lambda c: c.update(classes=["a", "b", "c"])), ""),
     "threshold": (changed_json("config.json", lambda c: c["model"].pop("threshold")), ""),
+    "report": (lambda folder: (folder / "report.json").write_text("[]"), "a JSON object, got"),
     "units": (changed_json("tokens.json", lambda t: t.update(units=[1])), ""),
     "examples": (lambda folder: (folder / "examples.json").write_text('{"dull": 3}'), ""),
     **{
@@ -360,6 +364,9 @@ def test_each_number_of_words_has_its_temperature():
     bias, few = np.zeros((4000, 1)), np.flatnonzero(counts == 1)[:5]
     temperatures, common = choose_temperatures(ClassHead(2), bias, found, labels)
     assert temperatures == pytest.approx([4, 3, 2, 1.5], rel=0.2)
+    # weights have no unit: a hundredth each is the evidence of all texts
+    light = choose_temperatures(ClassHead(2), bias, found, labels, np.full(4000, 0.01))
+    np.testing.assert_allclose(light[0], temperatures, rtol=1e-6)
     calibrated = apply_temperatures(ClassHead(2), bias, found, temperatures)
     np.testing.assert_allclose(calibrated.logits[few], logits[few] / temperatures[0])
     # Without a text the temperature is that of all texts, and five texts hardly move it.
@@ -392,8 +399,10 @@ def test_examples_are_short_extracts_of_the_shortest_texts():
     assert found["w"][1].startswith("a15 a16 a17 a18 a19 w bbb")
     assert len(found["w"][1]) <= 120
     listing = {"classes": [{"label": "x", "words": [{"word": "好看"}]}]}
-    texts = [["很", "好看", "!", "ok"]]
-    assert find_examples(listing, texts, [frozenset("x")]) == {"好看": ["很好看 ! ok"]}
+    texts = [["ok", "很", "好看", "!", *"abcdefg"], *([c, "好看", *"abcd"] for c in "yz")]
+    assert find_examples(listing, texts[:1], [frozenset("x")]) == {"好看": ["ok 很好看 ! a b c d"]}
+    shortest = {"好看": ["y 好看 a b c d", "z 好看 a b c d"]}
+    assert find_examples(listing, texts, [frozenset("x")] * 3) == shortest
 
 
 def test_a_prediction_below_the_limit_has_no_label(folder, capsys):

@@ -48,6 +48,7 @@ def test_an_unknown_parameter_names_the_class_that_was_called(cls):
     with pytest.raises(ValueError, match=re.escape(message)):
         cls().set_params(shrae=0.2)
     assert cls("soft", seed=3).get_params()["model"] == "soft"
+    assert cls(encoder=None).model == cls().model
 
 
 def test_models_with_equal_options_are_different_models():
@@ -104,6 +105,7 @@ def test_a_refused_option_names_the_models_that_use_it():
             check_options(TextOptions(model, **{option: 1}), "text")
     with pytest.raises(ValueError, match=r"for the task 'pair', got 1: leave it out$"):
         check_options(TextOptions("ssan", share=1), "pair")
+    check_options(TextOptions(network={}), "text")  # no option of a network
 
 
 @pytest.mark.parametrize("kind", ["text", "pair", "tags"])

@@ -44,17 +44,19 @@ OPTIONS = {
         (options(order=["a", "b"]), "order must be left out for the task"),
         (options(threshold={"a": 1.5}), "threshold|(0, 1)|1.5"),
         (options(threshold={}), "threshold must have a number"),
+        (options(threshold=1), "threshold must be in (0, 1), got 1"),
         (options(tokens="word"), "tokens|'words'|'word'"),
         (options(tokens="social", tokenizer=commas), "tokens|tokenizer|'social'"),
     ],
     "network": [
         (options(model="gannet"), "Did you mean 'ganet'"),
+        (options(model="gru", max_len=None), "max_len must be an integer", TypeError),
         (options(model="gru", class_weight="balanced"), "class_weight|left out for model='gru'"),
         (options(model="gru", best_metric="macro_f1"), "model='gru'|give model='lexicon'"),
         (options(model="gru", threshold={"a": 0.5}), "threshold|left out for model='gru'"),
         (options(model="ganet", network={"hiden": 3}), "Did you mean 'hidden'"),
         (options(model="ganet", training={"optimizer.rate": 3}), "OptimizerConfig|'rate'"),
-        (options(model="ganet", share=2.0), "share|(0, 1]"),
+        (options(model="ganet", share=0.0), "share|(0, 1]"),
     ],
     "linear": [
         (options(model="linear", **{name: value}), f"{name}|left out for model='linear'")
@@ -72,7 +74,7 @@ OPTIONS = {
     ],
     "ordinal": [
         (options("ordinal", best_metric="macro_f1"), "best_metric|left out for the task"),
-        (options("ordinal", order="abc"), "order must be a sequence"),
+        *((options("ordinal", order=one), "order must be a sequence") for one in ("abc", ["a"])),
     ],
     "pair": [(options("pair", "linear"), "'san' for the task 'pair'")],
     "tags": [
@@ -99,7 +101,7 @@ CALLS = {
         (lambda: TextClassifier().fit(QUERIES, [["a"], ["b"], ["c"]]), "one dimension"),
         (lambda: TextClassifier().fit(QUERIES, {"label": ["a", "b", "a"]}),
          "y must be a list, an array or one column of a frame", TypeError),
-        (lambda: TextClassifier().fit(X, Y, sample_weight=[1.0]),
+        (lambda: TextClassifier().fit(X, Y, sample_weight=np.ones((48, 1))),
          "a number for each of the 48 texts|the shape"),
         (lambda: TextClassifier("gru").fit(X, Y, sample_weight=np.ones(48)),
          "sample_weight must be None for a network"),
@@ -141,10 +143,12 @@ CALLS = {
             ([(["a", "b", "c", "d"], ["X", "X", "X", "Y"])], "must have two sentences"),
             ([(["a", "b"], ["X", "Y"]), (["c"], ["Z"])], "3 different tags among 3"),
             ([(["a"], [])], "none: 1 sentence cannot be used, the first is the data:1"),
+            ([(["a"], [" "])], "the first is the data:1: an empty word or tag"),
             ([], "the data must have a tagged sentence|none"),
         )
     ] + [
-        (lambda: Tagger.train([("a b", "X Y")]), "sentence 1|a list of words", TypeError),
+        *((lambda row=row: Tagger.train([row]), "sentence 1|a list of words", TypeError)
+          for row in (("a b", "X Y"), (["a", ""], ["X", "Y"]), ([1], ["X"]))),
         (lambda: Tagger.train(3), "a path or a list of (words, tags)|int", TypeError),
     ],
     "tokenizers": [
@@ -199,7 +203,7 @@ REFUSED_Y = {
         *((LABELS(), [["a"], one] * 120, "position 1: write|for a text without a label")
           for one in (None, np.nan)),
         (LABELS(), targets.Frame(ARRAY, ["a", "b", " a"]), "y|columns with different names|'a'"),
-        (LABELS(), np.where(np.eye(240, 3), np.nan, ARRAY), "y|nan in row 0, column 0|0 or 1"),
+        (LABELS(), np.where(np.eye(240, 3, 1), np.nan, ARRAY), "y|nan in row 0, column 1|0 or 1"),
         (LABELS(), ARRAY[:, 0], "(240,)|y[:, None]"),
         (LABELS(), ["sport"] * 240, "list of the lists of labels"),
         (LABELS(), np.array([[NoValue(), 1]] * 240), "object of shape (240, 2)"),

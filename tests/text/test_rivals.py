@@ -213,13 +213,18 @@ def test_only_a_model_that_is_better_by_more_than_chance_is_named():
     assert name_better(400)["most frequent class"]["ours"] == 0
     report = {"better": better}
     lines = render_better(report, "test", target, "lexicon")
-    assert "is better than this model: accuracy" in lines[0]
     assert "--model linear` trains such a model of words and letters, which reads all" in lines[-1]
     assert len(render_better(report, "test", target, "linear")) == len(lines) - 1
+    entry = {"ours": 0.7, "interval": [0.05, 0.15]}
     rivals = {name: entry | {"theirs": theirs} for name, theirs in (("a", 0.8), ("b", 0.9))}
     for kind, order in ((target, "ba"), (RealTarget, "ab")):  # a number has an error
-        lines = render_better({"better": rivals}, "test", kind, "linear")
-        assert "".join(line[0] for line in lines) == order
+        *lines, hint = render_better({"better": rivals}, "test", kind, "lexicon")
+        assert lines == [
+            f"{name} is better than this model: {kind.paired} {rivals[name]['theirs']:.4f} against "
+            "0.7000 on the test texts (95 % interval of the difference 0.0500 to 0.1500)"
+            for name in order
+        ]
+        assert ("FOLDER --task regression --model linear`" in hint) == (kind is RealTarget)
     only = {"better": {"most frequent class": better["logistic regression on words"]}}
     assert len(render_better(only, "test", target, "lexicon")) == 1
 

@@ -172,7 +172,7 @@ def test_choices_are_those_of_repeated_texts():
     fitted = choose_temperature(chances, labels, WEIGHTS)
     assert fitted == pytest.approx(choose_temperature(chances[TWICE], labels[TWICE]), rel=0.1)
     assert fitted != pytest.approx(choose_temperature(chances, labels), rel=1e-3)
-    scores, targets = RNG.normal(size=(N, 2)), RNG.random((N, 2)) < 0.5
+    scores, targets = RNG.normal(size=(N, 2)), RNG.random((N, 2)) < [0.5, 0.04]
     found = choose_thresholds(scores, targets, WEIGHTS)
     assert found == pytest.approx(choose_thresholds(scores[TWICE], targets[TWICE]))
     head, numbers = RealHead.of_targets(scores[:, 0], WEIGHTS), scores[TWICE, 0]

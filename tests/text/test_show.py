@@ -72,12 +72,14 @@ class Page(html.parser.HTMLParser):
 
 
 def test_json_has_everything_and_is_json():
-    e = explain(probabilities={1: 0.5, "1": 0.3, 2.5: 0.2}, label=1)
+    flips = changes_of(0.5, None, 0.25, label=1)
+    e = explain(probabilities={1: 0.5, "1": 0.3, 2.5: 0.2}, label=1, flips=flips)
     told = e.to_json()
     assert json.loads(json.dumps(told, allow_nan=False)) == told
     assert told["probabilities"][1] == {"label": "1", "probability": 0.3}
     assert told["read"] == [False, True, True]
     assert told["removed"][1] == {"label": "positive", "probability": 0.4}
+    assert told["flips"][1:] == [None, {"label": 1, "probability": 0.25}]
     bare = explain(attention=None, gates=None, flips=None).to_json()
     assert bare["attention"] is bare["gates"] is bare["flips"] is None
 
@@ -125,7 +127,10 @@ def test_the_page_loads_and_runs_nothing():
 
 
 def test_the_page_can_be_read_without_eyes_or_colours():
-    page = Page(explain().html())
+    e = explain(text="a  dull\nfilm", probability=0.9999)
+    page = Page(e.html())
+    assert page.inside("title") == ["negative: a dull film"]
+    assert page.inside("h2") == ["negative", " ", "99.9%"]  # no prediction is certain
     assert page.all("html") == [{"lang": "en"}]
     assert all(attrs["scope"] in ("col", "row") for attrs in page.all("th"))
     names = {attrs["id"] for attrs in page.all("h2")}
@@ -135,7 +140,7 @@ def test_the_page_can_be_read_without_eyes_or_colours():
     assert region["aria-label"]
     # what is closed and what changes the prediction is said in words or marks, too
     assert "a" in page.inside("del")
-    assert "0.400 (-0.570), positive" in page.inside("td")
+    assert "0.400 (-0.600), positive" in page.inside("td")
     assert {"yes", "no"} <= set(page.inside("td"))
     assert page.all("details") == [{"open": None}]
     assert all("aria-hidden" in a for a in page.all("span") if a.get("class") == "bar")
@@ -256,6 +261,8 @@ def test_the_terminal_and_the_page_show_what_they_showed():
             assert here[name][place] == lines, (name, place)
     assert EXPLANATIONS["the last open gate"]().to_json()["flips"][1] is None
     assert EXPLANATIONS["a text that goes on"]().to_json()["cut"] == 1200
+    both = html_page([explain(removed=UNCHANGED), explain()], "both")
+    assert "Underlined</span>: read by attention." in both
     assert "h1" in {tag for tag, _ in Page(html_page([], "nothing")).found}
 
 

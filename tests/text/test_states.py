@@ -58,6 +58,7 @@ def folder(static, tmp_path_factory):
 
 def test_a_static_encoder_has_no_leak_and_keeps_the_words_with_the_class(static):
     assert static.report_["leak"]["largest_change"] == 0.0
+    assert static.explain(X[0]).reasons.leak == ""
     assert static.score(X, Y) == 1.0
     predictions = reasons(static, ["a dull old film", "warm and new here"])
     assert [p.label for p in predictions] == ["bad", "good"]
@@ -108,7 +109,7 @@ def test_a_saved_model_has_the_same_bits_and_compares_the_encoder(static, tmp_pa
         (["explain", "MODEL"], "TEXT must be given"),
         (["evaluate", "MODEL", "FILMS"], "load it in Python with"),
         (["explore", "MODEL", "--no-browser"], "load it in Python with"),
-        (["gates", "report", "MODEL", "--file", "FILMS"], "got a model without one"),
+        (["gates", "report", "MODEL", "--file", "FILMS"], "train --model ganet` trains"),
     ],
 )
 def test_the_commands_have_no_encoder(folder, capsys, args, message):

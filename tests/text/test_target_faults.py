@@ -47,6 +47,7 @@ def test_the_most_probable_class_is_part_of_a_prediction():
     first, second = (grades.predict(readings.take(row), ["a"]) for row in (0, 1))
     assert (first.label, first.probability, first.most_probable) == ("2", 0.2, ("3", 0.45))
     assert (second.label, second.most_probable) == ("2", None)
+    assert ClassTarget((1, 2)).with_threshold({"2": 0.3}).positive == 1  # as a command has it
     classes = ClassTarget(("ham", "spam")).with_threshold({"spam": 0.3})
     prediction = classes.predict(readings_of([0.6, 0.4]), ["a"])
     assert (prediction.label, prediction.most_probable) == ("spam", ("ham", 0.6))
@@ -139,8 +140,8 @@ JOINED = (
 def test_training_notes_labels_that_look_like_something_else():
     forms = ("good;bad", "good | bad", "good, bad", "['good', 'bad']", '["good"]', "[]", "[0, 1]")
     for form in forms:
-        assert note_joined_labels([form, "bad", "good"]) == JOINED.format(repr(form))
-    assert note_joined_labels(["good", "[PER]"]) is None
+        assert note_joined_labels([(form, "bad"), "good"]) == JOINED.format(repr(form))
+    assert note_joined_labels(["good", "[PER]", "good;odd"]) is None
     for labels, note in (
         (("good;bad", "bad", "good"), JOINED.format("'good;bad'")),
         (("good", "[PER]"), None),
@@ -199,7 +200,7 @@ def test_rows_of_a_single_0_or_1_are_no_lists_of_labels(tmp_path):
     assert both.score(X, pair) == 1
     np.testing.assert_array_equal(both.predict(X), pair)
     # Other integers, the texts "0" and "1", and the numbers 0 and 1 beside other lists are names.
-    for zero, one, more in ((3, 7, []), ("0", "1", []), (0, 1, [0])):
+    for zero, one, more in ((3, 10, []), ("0", "1", []), (0, 1, [0])):
         names = [[*more, one] if label == "bad" else [zero] for label in Y]
         names[-1] = [] if more else names[-1]
         named = MultiLabelTextClassifier(share=0.5).fit(X, names)

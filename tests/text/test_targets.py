@@ -182,7 +182,7 @@ def test_forms_of_labels_give_the_same_bits(folder, tmp_path):
     assert columns.classes_.tolist() == [0, 1, 2]
     assert frame.classes_.tolist() == lists.classes_.tolist() == sorted(WORDS)
     predicted = columns.predict(X)
-    assert predicted.shape == indicator.shape
+    assert (predicted.shape, predicted.dtype) == (indicator.shape, np.int64)
     exact = (predicted == indicator).all(1).mean()
     assert columns.score(X, indicator) == columns.score(X, csr_matrix(indicator)) == exact
     assert lists.score(X, SETS) == exact
@@ -196,18 +196,21 @@ def test_unknown_labels_are_counted_and_missed(folder, tmp_path, capsys):
     assert main(["evaluate", str(folder / "labels"), str(tmp_path / "u.txt")]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "the model does not have, which count as missed: 1 in the texts ('tea' 1)" in said
-    metrics = MultiLabelTextClassifier.load(folder / "labels").evaluate(tmp_path / "u.txt")
+    model, columns = MultiLabelTextClassifier.load(folder / "labels"), Columns(("text",))
+    metrics = model.evaluate(tmp_path / "u.txt", columns=columns)
     assert metrics["unknown"] == [{"label": "tea", "n": 1}]
     assert metrics["subset_accuracy"] == 0.5
     assert metrics["micro_recall"] == pytest.approx(2 / 3)
-    many = "".join(f"__label__sport __label__t{number} goal match\n" for number in range(6))
+    many = "".join(f"__label__sport __label__t{number} goal match\n" for number in (0, *range(6)))
     (tmp_path / "u.txt").write_text(many)
     assert main(["evaluate", str(folder / "labels"), str(tmp_path / "u.txt")]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "('t0' 1, 't1' 1, 't2' 1, 't3' 1, 't4' 1 and 1 more)" in said
+    assert "missed: 7 in the texts ('t0' 2, 't1' 1, 't2' 1, 't3' 1, 't4' 1 and 1 more)" in said
     data, lines = [*ROWS, ("goal song", ["sport", "odd"])], []
     test = [("goal", ["tea"])]
-    model = MultiLabelTextClassifier.train(data, test=test, share=0.5, say=lines.append)
+    model = MultiLabelTextClassifier.train(
+        data, test=test, share=0.5, say=lines.append, columns=columns
+    )
     assert model.report_["test"]["unknown"] == [{"label": "tea", "n": 1}]
     assert "odd" in model.classes_.tolist()
     assert any("labels with a single text" in line and "'odd'" in line for line in lines)
@@ -234,6 +237,10 @@ def test_label_metrics_are_those_of_scikit_learn():
     exact = sklearn.metrics.accuracy_score(targets, predicted)
     assert metrics["subset_accuracy"] == pytest.approx(exact)
     assert metrics["without_label"]["n"] == (~targets.any(1)).sum()
+    found = readings([[0.9, 0.1], [0.1, 0.1]])  # the last column is an unknown label
+    true = np.array([[True, False, True], [False] * 3])
+    scores = LabelTarget(("a", "b"), (0.5, 0.5)).score_texts(true, found)
+    np.testing.assert_allclose(scores, [2 / 3, 1])
 
 
 def test_thresholds_are_the_best_of_all():
@@ -286,6 +293,15 @@ def test_thresholds_of_labels_may_be_set_for_a_trained_model(folder, capsys):
         assert message in " ".join(capsys.readouterr().err.split())
 
 
+def test_names_of_columns_are_those_of_the_last_targets():
+    model = MultiLabelTextClassifier()
+    model._read_targets(Frame(Y, ["sport", "money", "tech"]))
+    assert model._column_names == ("sport", "money", "tech")
+    lists = np.array([["a"], ["b", "c"], []], object)
+    assert model._read_targets(lists) == [["a"], ["b", "c"], []]
+    assert model._column_names is None
+
+
 # numbers -----------------------------------------------------------------------------------------
 
 
@@ -298,10 +314,11 @@ def test_metrics_of_numbers_and_grades_are_those_of_libraries():
     assert metrics["spearman"] == pytest.approx(spearmanr(targets, predicted).statistic)
     constant = measure_numbers(np.ones(3), np.ones(3))
     assert (constant["r2"], constant["spearman"], constant["rmse_error"]) == (None, None, 0)
-    grades, others = rng.integers(0, 4, 50), rng.integers(0, 4, 50)
-    kappa = sklearn.metrics.cohen_kappa_score(grades, others, weights="quadratic")
+    grades, others = rng.choice([0, 1, 3], (2, 50))
+    kappa = sklearn.metrics.cohen_kappa_score(grades, others, weights="quadratic", labels=range(4))
     assert measure_grades(grades, others, "abcd")["kappa"] == pytest.approx(kappa)
     assert measure_grades(np.zeros(3, int), np.zeros(3, int), "ab")["kappa"] is None
+    assert measure_grades(np.zeros(3, int), np.arange(3) // 2, "ab")["kappa"] == 0
 
 
 def test_the_rival_of_numbers_is_ridge_regression_on_tfidf():
@@ -351,6 +368,10 @@ def test_the_error_of_a_difference_of_root_mean_squares():
     roots = [np.sqrt(np.square(g - truth)[rows].mean(1)) for g in guesses]
     expected = (roots[1] - roots[0]).std()
     assert RealTarget(()).compare(truth, one, other) == pytest.approx(expected, rel=0.1)
+    found = measure_numbers(truth, guesses[0])
+    assert found["rmse_error"] == pytest.approx(roots[0].std(), rel=0.1)
+    assert RealTarget(()).compare(guesses[0], one, one) == 0
+    assert RealTarget(()).allow_loss({"rmse": 50.0}) == 0.5
 
 
 @pytest.mark.slow
@@ -508,5 +529,9 @@ def test_scores_name_y(folder):
         ([1.0, 1.0], "y must have different numbers"),
     ):
         refused(lambda given=given: model.score(X[:2], given), parts)
+    assert model.score(X[:2], ["1", "2"]) == model.score(X[:2], [1, 2])
+    assert model.predict(X[:2]).dtype == np.float64
+    assert labels.score([TEXT], [[" sport "]]) == 1
+    refused(lambda: labels.score(X[:2], [["sport"], [None]]), "y must be labels|at position 1")
     for one in (model, labels):
         refused(lambda one=one: one.score([], []), "y must have at least one label, got none")

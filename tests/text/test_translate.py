@@ -1,8 +1,6 @@
 """`gatedjax translate`: a run and its export translate alike."""
 
-import errno
 import io
-import os
 
 import numpy as np
 import pytest
@@ -79,6 +77,25 @@ def test_what_cannot_be_translated_is_refused(folders, capsys, tmp_path, monkeyp
         assert message in refused(["translate", *args], capsys)
 
 
+def test_options_of_the_search_and_lines_reach_it_as_they_are(
+    folders, capsys, tmp_path, monkeypatch
+):
+    def same(translator, texts):
+        assert search == {name: getattr(translator.search, name) for name in search}
+        return texts
+
+    search = {"beam_size": 3, "length_penalty": 0.25, "batch_sentences": 7}
+    options = [word for name, value in search.items() for word in (f"--{name}", str(value))]
+    given, references = "a dog runs\u2028here\r\n", tmp_path / "references.txt"
+    references.write_text(f"\ufeff{given}", encoding="utf-8", newline="")
+    monkeypatch.setattr("sys.stdin", io.StringIO(given))
+    monkeypatch.setattr("gatedjax._commands.translate.translate_texts", same)
+    assert main(["translate", str(folders[1]), *options, "--references", str(references)]) == 0
+    out, err = capsys.readouterr()
+    assert out == given.replace("\r", "")
+    assert err.startswith("BLEU 100.00 ")
+
+
 @pytest.mark.slow
 def test_faults_of_the_input_and_the_references_are_one_line(
     folders, capsys, tmp_path, monkeypatch
@@ -94,16 +111,3 @@ def test_faults_of_the_input_and_the_references_are_one_line(
     references.write_bytes(b"")
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     assert "as many lines as the input, 0, and at least one, got 0" in refused(args, capsys)
-
-
-@pytest.mark.slow
-def test_a_full_standard_output_is_an_error_in_one_line(folders, capsys, monkeypatch):
-    class Full(io.StringIO):
-        def write(self, text):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr("sys.stdin", io.StringIO(f"{LINES[0]}\n"))
-    monkeypatch.setattr("sys.stdout", Full())
-    with pytest.raises(SystemExit, match="2"):
-        main(["translate", str(folders[1])])
-    assert capsys.readouterr().err == "error: standard output: No space left on device\n"

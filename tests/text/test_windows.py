@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -9,13 +10,16 @@ import pytest
 
 from gatedjax.text import TextClassifier
 from gatedjax.text._gated import open_own
-from gatedjax.text.answers._explain import explain
+from gatedjax.text.answers._explain import _flip_gates, explain
+from gatedjax.text.answers._explanation import Change
 from gatedjax.text.corpus._corpus import Rows
 from gatedjax.text.models._buckets import (
+    TextOutput,
     pool_windows,
     split_starts,
     split_words,
 )
+from gatedjax.text.targets import ClassTarget
 from tests.explore._models import model as draw_model
 from tests.text._own import TEXTS, write_csv
 
@@ -167,6 +171,20 @@ def test_a_flip_changes_its_window_only(model):
     best = model.classes.index(explanation.label)
     expected = pooled_by_hand(parts, [1, 1, 1])[best]
     assert explanation.flips[5].probability == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(("empty", "is_last"), [("max_gate", True), ("zero", False)])
+def test_the_last_open_gate_of_a_window_has_no_flip_if_the_likeliest_opens_again(empty, is_last):
+    network = SimpleNamespace(
+        classes=("x", "y"), target=ClassTarget(("x", "y")),
+        config=SimpleNamespace(gates=SimpleNamespace(empty=empty)),
+        list_windows=lambda texts: (texts, np.zeros(1, int)),
+        with_gates=lambda words, gates: np.tile([0.4, 0.6], (3, 1)),
+    )  # fmt: skip
+    mask, gates = np.array([False, True, False]), np.array([0.1, 0.9, 0.2])
+    output = TextOutput((tuple("abc"),), np.array([0.7, 0.3]), (mask,), 1 / 3, None, gates)
+    changed = Change(label="y", probability=0.4)
+    assert _flip_gates(network, output, 0) == (changed, None if is_last else changed, changed)
 
 
 @pytest.mark.slow

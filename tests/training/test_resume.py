@@ -15,7 +15,6 @@ from gatedjax.training import (
     make_parallel,
 )
 from gatedjax.training.loop import signals
-from tests._slow import slow_but
 from tests.training._tiny import (
     assert_equal,
     assert_same_run,
@@ -27,6 +26,8 @@ from tests.training._tiny import (
     saved,
     stop_at,
 )
+
+pytestmark = pytest.mark.slow
 
 HEARD = "stopping after this step; again to stop now"
 
@@ -56,7 +57,7 @@ MOMENTS = [
 ]
 
 
-@pytest.mark.parametrize(("where", "steps"), slow_but(MOMENTS, ("step", 6)))
+@pytest.mark.parametrize(("where", "steps"), MOMENTS)
 def test_sigterm_at_any_moment_leaves_a_whole_checkpoint(where, steps, whole, tmp_path):
     before = signal.getsignal(signal.SIGTERM)
     first = run(tmp_path, hook=interrupt(*where))
@@ -77,7 +78,6 @@ def early(workdir, hook=None, **more):
     )  # fmt: skip
 
 
-@pytest.mark.slow
 def test_a_run_that_a_hook_has_stopped_often_and_that_continues_is_an_unbroken_one(tmp_path):
     unbroken = early(tmp_path / "whole")
     # before the first evaluation, at a skipped update, at an evaluation, at a checkpoint, between,
@@ -104,7 +104,7 @@ def test_a_run_that_a_hook_has_stopped_often_and_that_continues_is_an_unbroken_o
     assert_equal(means[0][0], means[1][0])
 
 
-@pytest.mark.parametrize("kind", slow_but(["single", "pmap"], "single"))
+@pytest.mark.parametrize("kind", ["single", "pmap"])
 def test_a_run_that_died_repeats_the_steps_since_its_checkpoint(kind, tmp_path):
     unbroken = run(tmp_path / "whole", parallel=kind)
     with pytest.raises(Killed):
@@ -115,7 +115,6 @@ def test_a_run_that_died_repeats_the_steps_since_its_checkpoint(kind, tmp_path):
     assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_as_many_steps_as_a_stopped_run_has_made_end_it(seeds, tmp_path):
     first = lambda result: result if seeds == 1 else result[0]  # noqa: E731
@@ -142,7 +141,6 @@ def test_a_first_signal_is_acknowledged_and_a_second_one_has_its_usual_effect():
         pool.submit(signals(lambda: None).__enter__).result()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_a_signal_during_an_evaluation_is_acknowledged_before_it_ends(seeds, tmp_path, capsys):
     heard = []
@@ -166,7 +164,6 @@ def test_a_signal_during_an_evaluation_is_acknowledged_before_it_ends(seeds, tmp
     assert not isinstance(stopped, Exception)
 
 
-@pytest.mark.slow
 def test_a_signal_in_the_last_step_or_without_a_workdir_is_told(tmp_path):
     stop = interrupt("save", 4, number=signal.SIGINT)
     result = plane(tmp_path, hook=stop)
@@ -175,7 +172,6 @@ def test_a_signal_in_the_last_step_or_without_a_workdir_is_told(tmp_path):
     assert (result.stopped, result.signal, result.steps) == ("signal", signal.SIGTERM, 2)
 
 
-@pytest.mark.slow
 def test_a_signal_to_another_process_stops_this_one_too(monkeypatch):
     # what the other one tells wherever they agree
     monkeypatch.setattr("gatedjax.training.loop.gather", lambda x: np.array([[signal.SIGINT, 0]]))

@@ -185,8 +185,7 @@ def draw_curve(curve: Sequence[Json], chosen: int, metric: str, name: str) -> st
     low, high = max(0.0, values.min() - margin), values.max() + margin
     high = min(1.0, high) if values.max() <= 1 else high
     xs = 60 + 320 * np.array([stage["share"] for stage in curve])
-    # On few validation texts all stages may have the same accuracy, so the range may be 0.
-    ys = 200 - 170 * (values - low) / max(high - low, 1e-9)
+    ys = 200 - 170 * (values - low) / (high - low)
     points = [(float(x), float(y)) for x, y in zip(xs, ys, strict=True)]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="#2563eb"/>' for x, y in points)

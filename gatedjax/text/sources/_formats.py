@@ -184,7 +184,7 @@ def _read_whole(path: Path, encoding: str, label: str) -> Row:
 
 def open_workbook(path: Path, header: tuple[str, ...] | None) -> Source:
     """Opens the first sheet with cells; `header` has the names of a sheet without a header."""
-    name = next((sheet for sheet, _, row in _cells(path) if row), str(path))
+    name = next((sheet for sheet, _, _ in _cells(path)), str(path))
     return open_grid(name, lambda: ((number, row) for _, number, row in _cells(path)), header)
 
 
