@@ -262,7 +262,6 @@ FILES = {
     "vectors": [
         *((vectors(content), "v.txt is empty") for content in (b"", b"\n\n")),
         (vectors(b"the 1 2\n"), "line 1|2|3"),
-        (vectors(b"the 1 2 3 4\n"), "line 1|4|3"),
         (vectors(b"a 1 2 3\nthe 1 2 3 4\n"), "line 2|4|3"),
         (vectors(b"a 1 2 3\nthe 1 2"), "line 2|2|3|truncated"),
         (vectors(b"a 1 2 3\nfilm 1 nan 2\n"), "line 2|'film'|finite"),
