@@ -17,7 +17,6 @@ from gatedjax._commands._lines import lines_to
 from gatedjax._utils.terminal import UNREAD, new_console, printable, say, while_read
 from gatedjax.data.files import _source
 from gatedjax.training import CheckpointDamaged, CheckpointMismatch
-from gatedjax.training.progress import ProgressView
 from tests._sources import trees
 from tests._streams import unread
 from tests.conftest import ROOT
@@ -125,15 +124,6 @@ def printed(record, workdir, monkeypatch):
     monkeypatch.setattr(command, "runs_of", lambda *_: [SimpleNamespace(record=record)])
     paper = dataclasses.replace(PAPER, report=show)
     return _commands.run(paper, ["--workdir", str(workdir), "--cpu-devices", "1"])
-
-
-def test_a_work_folder_that_looks_like_markup_is_only_a_name(monkeypatch, capsys):
-    record = {"stopped": "done", "steps": 3, "seconds": 1.0, "exit_code": 0}
-    assert printed(record, "runs/[/b]", monkeypatch) == 0
-    ProgressView(3, 0, enabled=True).message("resuming runs/[/b] from step 1")
-    out, err = capsys.readouterr()
-    assert "results in runs/[/b]" in out
-    assert "resuming runs/[/b] from" in err
 
 
 def test_a_signalled_run_names_its_folder_on_one_line(monkeypatch, capsys):
