@@ -28,11 +28,6 @@ def made(name, **options) -> Loss:
     return make(f"ssan_{name}", **{"embeddings": table(name)} | rates | options)
 
 
-def vectors_of(name, params):
-    part = params if name in ("nli", "tagger") else params["encoder"]
-    return np.asarray(part["embed"]["embedding"])
-
-
 def begun(one):
     """The optimiser, and the shapes of the state of the beginning."""
     tx = make_optimizer(DECAYING, 10)
@@ -124,16 +119,3 @@ def test_a_frozen_selector_has_no_gradient_and_selects_in_training_as_in_evaluat
     usual = made(name, freeze_embeddings=False).task.model
     output = jax.jit(usual.apply)({"params": params}, one.batch)
     np.testing.assert_array_equal(output.logits, evaluation.logits)
-
-
-def test_frozen_words_of_another_width_are_mapped_to_that_of_the_layers():
-    one = made("reordering", freeze_embeddings=True, hidden=8, embedding_dim=4)
-    first, last = trained(one)
-    before, after = (vectors_of("reordering", state.params) for state in (first, last))
-    np.testing.assert_array_equal(before, after)
-    kernels = [state.params["encoder"]["projection"]["kernel"] for state in (first, last)]
-    assert kernels[0].shape == (4, 8)
-    assert not np.array_equal(*kernels)
-    assert moments("reordering", last) == 0
-    start = jax.jit(one.task.init)(jax.random.key(0), one.batch)
-    np.testing.assert_array_equal(vectors_of("reordering", start)[1:], table("reordering")[1:])

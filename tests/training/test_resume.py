@@ -1,5 +1,6 @@
 """A run that ends anywhere continues with the bits of an unbroken one."""
 
+import concurrent.futures
 import os
 import signal
 import time
@@ -13,9 +14,8 @@ from gatedjax.training import (
     average_params,
     make_parallel,
 )
+from gatedjax.training.loop import signals
 from tests.training._tiny import (
-    Changed,
-    Tiny,
     assert_equal,
     assert_same_run,
     interrupt,
@@ -46,12 +46,6 @@ def die_at(step):
     return kill
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    workdir = tmp_path_factory.mktemp("whole")
-    return workdir, run(workdir)
-
-
 # Python sees a signal during a compilation when that has ended. The steps are one with a checkpoint
 # and one with a line in the log; a signal during an evaluation is below.
 MOMENTS = [
@@ -73,26 +67,6 @@ def test_sigterm_at_any_moment_leaves_a_whole_checkpoint(where, steps, whole, tm
     assert saved(tmp_path)[-1] == first.steps
     assert_same_run(run(tmp_path), whole[1])
     assert lines(tmp_path) == lines(whole[0])
-
-
-class Interrupted(Tiny):
-    """SIGTERM while a step for four rows is traced."""
-
-    sent = False
-
-    def loss(self, params, batch, rngs):
-        if len(batch["x"]) == 4 and not self.sent:
-            self.sent = True
-            signal.raise_signal(signal.SIGTERM)
-        return super().loss(params, batch, rngs)
-
-
-def test_sigterm_while_a_step_is_traced_leaves_a_whole_checkpoint(tmp_path):
-    shorter = lambda step, batch: {k: x[:4] for k, x in batch.items()} if step == 2 else {}  # noqa: E731
-    whole = run(tmp_path / "whole", train=Changed(shorter))
-    first = run(tmp_path / "cut", Interrupted(), Changed(shorter))
-    assert (first.stopped, first.steps, saved(tmp_path / "cut")) == ("signal", 3, [3])
-    assert_same_run(run(tmp_path / "cut", train=Changed(shorter)), whole)
 
 
 def early(workdir, hook=None, **more):
@@ -152,6 +126,19 @@ def test_as_many_steps_as_a_stopped_run_has_made_end_it(seeds, tmp_path):
 
 
 # -- signals ---------------------------------------------------------------------------------------
+
+
+def test_a_first_signal_is_acknowledged_and_a_second_one_has_its_usual_effect():
+    heard, before = [], signal.getsignal(signal.SIGTERM)
+    with signals(lambda: heard.append(1)) as received:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert (received, heard) == ([signal.SIGTERM, signal.SIGINT], [1])
+    assert signal.getsignal(signal.SIGTERM) == before
+    with concurrent.futures.ThreadPoolExecutor() as pool:  # where Python takes no handler
+        pool.submit(signals(lambda: None).__enter__).result()
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
