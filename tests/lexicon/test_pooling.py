@@ -116,6 +116,17 @@ def test_the_fit_finds_the_tokens_with_the_class_at_the_density():
         for vectors, gates in zip(texts, readings.is_read, strict=True)
     ]
     assert np.mean(right) > 0.9
+    # Wrong labels of a small weight change neither the gates nor the classes.
+    wrong = [*texts, *texts], np.append(labels, 1 - labels)
+    weights = np.repeat([1.0, 1e-6], len(texts))
+    (weighted,) = fit_pooling(*wrong, 2, [len(texts) / total], sample_weight=weights)
+    readings = weighted.read(texts)
+    assert (readings.probabilities.argmax(1) == labels).all()
+    right = [
+        vectors[gates][:, 1].min() == 3
+        for vectors, gates in zip(texts, readings.is_read, strict=True)
+    ]
+    assert np.mean(right) > 0.9
     _, again = fit_pooling(texts, labels, 2, [1.0, 0.5])
     np.testing.assert_array_equal(again.gate, next(fit_pooling(texts, labels, 2, [0.5])).gate)
 

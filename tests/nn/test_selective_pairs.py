@@ -70,7 +70,10 @@ CASES = {
 
 @functools.cache
 def solved(name):
-    """Of one case: the module's results in float64 with gradients, what it was given, and pairs."""
+    """Of one case: the module's results in float64 with gradients, what it was given, and pairs.
+
+    The module gets NaN at padding.
+    """
     options, across, shape = CASES[name]
     rng = np.random.default_rng(0)
     inputs, source = rng.normal(size=(B, N, D)), rng.normal(size=(B, S, 3)) if across else None
@@ -98,7 +101,10 @@ def solved(name):
     with jax.enable_x64(True):
         init = functools.partial(module.init, source=source)
         params = drawn(init, inputs, dtype=np.float64)["params"]
-        results = jax.tree.map(np.asarray, run(params, inputs, source))
+        dirty = [np.where(MASK[..., None], inputs, np.nan), source]
+        if across:
+            dirty[1] = np.where(SOURCE_MASK[..., None], source, np.nan)
+        results = jax.tree.map(np.asarray, run(params, *dirty))
     allowed = (SOURCE_MASK if across else MASK)[:, None, None, :]
     if pairs is not None:
         allowed = allowed & (pairs if pairs.ndim == 4 else pairs[:, None])
