@@ -70,9 +70,8 @@ CASES = {
 
 @functools.cache
 def solved(name):
-    """Of one case: the module's results in float64 with gradients, what it was given, and pairs.
-
-    The module gets NaN at padding.
+    """Of one case: the module's results in float64 with gradients, and what it was given, in which
+    the module has NaN at padding.
     """
     options, across, shape = CASES[name]
     rng = np.random.default_rng(0)
@@ -101,22 +100,21 @@ def solved(name):
     with jax.enable_x64(True):
         init = functools.partial(module.init, source=source)
         params = drawn(init, inputs, dtype=np.float64)["params"]
-        dirty = [np.where(MASK[..., None], inputs, np.nan), source]
-        if across:
-            dirty[1] = np.where(SOURCE_MASK[..., None], source, np.nan)
-        results = jax.tree.map(np.asarray, run(params, *dirty))
+        dirty = np.where(MASK[..., None], inputs, np.nan)
+        dirty_source = np.where(SOURCE_MASK[..., None], source, np.nan) if across else None
+        results = jax.tree.map(np.asarray, run(params, dirty, dirty_source))
     allowed = (SOURCE_MASK if across else MASK)[:, None, None, :]
     if pairs is not None:
         allowed = allowed & (pairs if pairs.ndim == 4 else pairs[:, None])
     if options.get("causal"):
         allowed = allowed & CAUSAL
     allowed = np.broadcast_to(allowed, (B, M, N, S if across else N))
-    return module, (params, inputs, source), cotangent, allowed, results, pairs
+    return module, (params, inputs, source), cotangent, allowed, results
 
 
 @pytest.mark.parametrize("name", slow_but(CASES, "causal", "pairs of heads", "pairs across"))
 def test_values_and_gradients_are_those_of_a_loop_over_pairs(name, np_rng):
-    module, (params, inputs, source), cotangent, allowed, results, _ = solved(name)
+    module, (params, inputs, source), cotangent, allowed, results = solved(name)
     output, found, gradients, others = results
     share = module.share_heads
 
@@ -136,7 +134,7 @@ def test_values_and_gradients_are_those_of_a_loop_over_pairs(name, np_rng):
 
 @pytest.mark.parametrize("name", ["causal", "pairs of heads", "across"])
 def test_what_was_selected_is_counted_over_the_pairs_that_may_see_each_other(name):
-    module, (params, inputs, source), _, allowed, results, _ = solved(name)
+    module, (params, inputs, source), _, allowed, results = solved(name)
     read = inputs if source is None else source
     _, counts = attend(params, inputs, read, allowed, MASK, share=module.share_heads)
     if module.share_heads:  # a selection counts where any head may see it
@@ -215,20 +213,10 @@ def test_step_by_step_is_the_causal_pass(selector, options):
 
 
 @pytest.mark.parametrize("name", ["pairs across", "pairs of heads"])
-def test_padding_of_either_sequence_has_no_effect(name):
-    module, (params, inputs, source), _, _, results, pairs = solved(name)
-    dirty = np.where(MASK[..., None], inputs, np.nan)
-    given = {}
-    if source is not None:
-        spoiled = np.where(SOURCE_MASK[..., None], source, np.nan)
-        given = {"source": spoiled, "source_mask": SOURCE_MASK}
-    with jax.enable_x64(True):
-        call = jax.jit(functools.partial(module.apply, pair_mask=pairs))
-        again, _ = call({"params": params}, dirty, MASK, **given)
-    np.testing.assert_array_equal(again, results[0])
-    # a query that sees nothing gathers nothing, with finite gradients
-    np.testing.assert_allclose(again[0, 0], params["out"]["bias"], **F64)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(results[2]))
+def test_a_query_that_sees_nothing_gathers_nothing_with_finite_gradients(name):
+    _, (params, *_), _, _, (output, _, gradients, _) = solved(name)
+    np.testing.assert_allclose(output[0, 0], params["out"]["bias"], **F64)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
 
 
 def test_the_functions_take_masks_over_pairs_too(np_rng):
