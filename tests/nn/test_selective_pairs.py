@@ -92,8 +92,8 @@ def solved(name):
             wide = module.clone(features=D)
             keep = functools.partial(wide.apply, {"params": params}, method="source_cache")
             cache = keep(source, SOURCE_MASK)
-            same, _ = wide.apply({"params": params}, inputs, MASK, source=cache, pair_mask=pairs)
-            others.append((same, cache))
+            same = wide.apply({"params": params}, inputs, MASK, source=cache, pair_mask=pairs)
+            others.append((*same, cache))
         return output, found, pull(cotangent), others
 
     with jax.enable_x64(True):
@@ -122,7 +122,7 @@ def test_values_and_gradients_are_those_of_a_loop_over_pairs(name, np_rng):
         return (attend(params, inputs, read, allowed, MASK, share=share)[0],)
 
     np.testing.assert_allclose(output, run(params, inputs, source)[0], **F64)
-    for same, _ in others:  # in blocks, and with the keys of the source kept
+    for same, *_ in others:  # in blocks, and with the keys of the source kept
         np.testing.assert_allclose(same, output, **F64)
     given = (params, inputs) if source is None else (params, inputs, source)
     whole = run if source is not None else lambda p, x: run(p, x, None)
@@ -142,7 +142,7 @@ def test_what_was_selected_is_counted_over_the_pairs_that_may_see_each_other(nam
         counts = np.where(allowed, gates, 0).sum(-1)
     seen = np.where(MASK[:, None], allowed.sum(-1), 0).sum(-1)
     total = np.where(MASK[:, None], counts, 0).sum(-1)
-    for found in (results[1], *(found for _, found in results[3])):
+    for found in (results[1], *(found for _, found, *_ in results[3])):
         np.testing.assert_allclose(found.rate, total / np.maximum(seen, 1), **F32)
         empty = (
             np.where(MASK[:, None], counts == 0, 0).sum(-1) / np.maximum(MASK.sum(-1), 1)[:, None]
@@ -213,9 +213,9 @@ def test_step_by_step_is_the_causal_pass(selector, options):
 
 @pytest.mark.parametrize("name", ["pairs across", "pairs of heads"])
 def test_a_query_that_sees_nothing_gathers_nothing_with_finite_gradients(name):
-    _, (params, *_), _, _, (output, _, gradients, (_, *kept)) = solved(name)
+    _, (params, *_), _, _, (output, _, gradients, others) = solved(name)
     np.testing.assert_allclose(output[0, 0], params["out"]["bias"], **F64)
-    # as are the kept keys of a source, which has NaN at padding
+    kept = [cache for _, _, *caches in others for cache in caches]
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((gradients, kept)))
 
 
