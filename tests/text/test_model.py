@@ -34,7 +34,7 @@ from tests.tolerances import F32
 @pytest.fixture(scope="module")
 def model():
     """A GA-Net that nobody trained; the commands train one."""
-    return dataclasses.replace(draw_model(max_len=40), windows=True)
+    return dataclasses.replace(draw_model(max_len=40), windows=True, prior=(0.25, 0.75))
 
 
 @pytest.fixture(scope="module")
@@ -247,7 +247,7 @@ OTHER_CONFIGS = [
       for value in (["bad"], 3, ["a", "a"], [None, "a"])),
     *((lambda c, value=value: c.update(prior=value), "prior must be 2 numbers in ")
       for value in ([0.5, 0.25, 0.25], [1.5, -0.5])),
-    (lambda c: c.update(max_len=0), UNREADABLE),
+    *((lambda c, value=value: c.update(max_len=value), UNREADABLE) for value in (0, 10**9)),
 ]  # fmt: skip
 OTHER_WORDS = [
     (lambda v: v["words"].append("more"), OTHER),

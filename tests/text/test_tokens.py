@@ -18,6 +18,7 @@ from gatedjax.text.corpus._tokens import (
     learn_units,
 )
 from gatedjax.text.sources._open import open_table
+from gatedjax.text.sources._table import Columns
 from tests.data.test_posts import random_posts
 from tests.lexicon.test_lexicon import random_texts
 from tests.refusals import refused
@@ -78,6 +79,12 @@ def test_texts_with_spaces_learn_no_units_and_are_read_once():
     _, numbers = read_training(counted, lowercase=True)
     assert numbers.tokenizer == Tokenizer()
     assert len(passes) == 1
+
+
+def test_units_are_learned_from_both_texts_of_a_pair():
+    rows = [("a film", text, label) for text, label in HAN]
+    table = open_table(rows, Columns(("premise", "hypothesis")))
+    assert read_training(table, lowercase=True)[1].tokenizer.units is not None
 
 
 def test_functions_of_users():
