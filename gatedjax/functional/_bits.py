@@ -22,13 +22,12 @@ def _words(keys: Key[Array, " B"], rows: Int[Array, " R"], size: int) -> tuple[A
     """Draws two random words of 32 bits for each example, row and column."""
     check_keys(keys=keys)
     shape = (keys.shape[0], rows.shape[0], size)
-    typed = jnp.issubdtype(keys.dtype, jax.dtypes.prng_key)
-    if typed and str(jax.random.key_impl(keys)) != "threefry2x32":
+    if str(jax.random.key_impl(keys)) != "threefry2x32":
         # Another generator has no counters that we know: a key per row and twice the draws.
         per_row = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))(keys, rows)
         draw = jax.vmap(jax.vmap(lambda key: jax.random.bits(key, (2, size), jnp.uint32)))(per_row)
         return draw[:, :, 0], draw[:, :, 1]
-    data = jax.random.key_data(keys) if typed else keys
+    data = jax.random.key_data(keys)
     first, second = (jnp.broadcast_to(data[:, i][:, None, None], shape) for i in (0, 1))
     row = jnp.broadcast_to(rows.astype(jnp.uint32)[None, :, None], shape)
     column = jax.lax.broadcasted_iota(jnp.uint32, shape, 2)

@@ -147,9 +147,9 @@ def test_local_bfloat16_is_computed_in_float32(np_rng):
 def test_local_takes_leading_axes_and_a_traced_width(np_rng):
     scores = np_rng.normal(size=MASK.shape).astype(np.float32)
     positions = POSITIONS.astype(np.float32)
-    want = local_rows(scores.astype(float), POSITIONS, 2.0, MASK)
+    want = local_rows(scores.astype(float), POSITIONS, 2.3, MASK)
     folded = jax.jit(local_attention_weights)(
-        scores.reshape(2, 4, T), positions.reshape(2, 4), 2.0, lengths=LENGTHS.reshape(2, 4)
+        scores.reshape(2, 4, T), positions.reshape(2, 4), 2.3, lengths=LENGTHS.reshape(2, 4)
     )
     np.testing.assert_allclose(folded.reshape(-1, T), want, **F32)
 

@@ -25,6 +25,7 @@ GATES = np.array(
 )
 LENGTHS = np.array([7, 5, 7, 7, 4, 0])
 MASK = np.arange(7)[None, :] < LENGTHS[:, None]
+MASK[0, 0] = False  # padding before the text
 OPEN = (GATES > 0) & MASK
 B, T, D = 6, 7, 3
 
@@ -173,7 +174,7 @@ def test_only_the_slots_are_scored(params, states):
     assert seen == [(B, 4, D)]
 
 
-@pytest.mark.parametrize(("capacity", "overflow"), [(3, "dense"), (3, "truncate"), (7, "dense")])
+@pytest.mark.parametrize(("capacity", "overflow"), [(4, "dense"), (4, "truncate"), (7, "dense")])
 def test_closed_and_padded_states_have_no_effect(capacity, overflow, params, states):
     def objective(states, params):
         got = compact_attention_pool(
@@ -188,7 +189,8 @@ def test_closed_and_padded_states_have_no_effect(capacity, overflow, params, sta
 
     grad = jax.jit(jax.grad(objective, argnums=(0, 1), has_aux=True))
     clean, out = grad(states, params)
-    dirty, again = grad(np.where(OPEN[..., None], states, np.float32(-37)), params)
+    other = np.where(MASK, np.float32(-37), np.float32(np.nan))
+    dirty, again = grad(np.where(OPEN[..., None], states, other[..., None]), params)
     dirty, again = jax.tree.map(np.asarray, (dirty, again))
     for mine, want in zip(jax.tree.leaves((dirty, again)), jax.tree.leaves((clean, out)),
                           strict=True):  # fmt: skip

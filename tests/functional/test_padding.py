@@ -94,6 +94,7 @@ def test_what_stands_at_padding_has_no_effect_on_values_or_gradients(name):
         results.append(jax.tree.map(np.asarray, run(rows, call.shared)))
     (slopes, of_shared), found = results[0]
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((slopes, of_shared)))
+    assert not any(np.isnan(leaf).any() for leaf in jax.tree.leaves(found))
     for key in axes:
         np.testing.assert_array_equal(slopes[key][~real[key]], 0)
     for other in results[1:]:

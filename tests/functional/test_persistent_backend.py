@@ -74,6 +74,13 @@ def test_the_scan_has_a_reason(arguments, options, reason, monkeypatch):
     assert re.search(reason, backend.reason)
 
 
+def test_auto_takes_the_kernels_from_8_steps_on_for_as_many_rows_as_processors(monkeypatch):
+    monkeypatch.setattr(_backend, "find_card", lambda: H100)
+    monkeypatch.setattr(_backend, "_trial_error", lambda variant, plan: None)
+    backend = recurrence_backend("lstm", H100.processors, 8, 100, dtype=jnp.float16)
+    assert backend == RecurrenceBackend("persistent", "one launch on NVIDIA H100")
+
+
 @pytest.mark.slow
 def test_auto_takes_the_kernels_where_all_rows_run_at_once():
     with emulator.emulated() as launches:

@@ -487,10 +487,15 @@ def test_carries_have_the_digits_of_float32_under_bfloat16_inputs(name, np_rng):
     assert output.dtype == x.dtype
     # a carry that is given may have fewer digits
     low = jax.tree.map(lambda leaf: leaf.astype(x.dtype), start)
-    for options in ({}, {"resets": MASK, "reset_to": low}):
-        run = functools.partial(cell.unroll, initial=low if options else start, **options)
-        final, _ = jax.eval_shape(run, weights, jnp.zeros((B, T, D)))
-        assert {leaf.dtype for leaf in jax.tree.leaves(final)} == {jnp.dtype(np.float32)}
+    starts = {"initial": low, "resets": MASK, "reset_to": low}
+
+    def both(weights):
+        run = functools.partial(cell.unroll, xs=jnp.zeros((B, T, D)), **starts)
+        final, pull = jax.vjp(lambda weights: run(weights)[0], weights)
+        return final, pull(final)
+
+    for leaf in jax.tree.leaves(jax.eval_shape(both, weights)):
+        assert leaf.dtype == np.float32
     for leaf in leaves(carry):
         assert leaf.dtype == np.float32
         assert (leaf != leaf.astype(x.dtype).astype(np.float32)).any()

@@ -147,7 +147,8 @@ def test_bfloat16_scores_give_bfloat16_weights_summed_in_float32(softmax, np_rng
 
 @jax.jit
 def along_axes(scores, mask):
-    return {(name, axis): f(scores, mask, axis) for name, f in THREE.items() for axis in (-1, 0, 1)}
+    axes = map(np.int64, (-1, 0, 1))
+    return {(name, axis): f(scores, mask, axis) for axis in axes for name, f in THREE.items()}
 
 
 @SOFTMAXES

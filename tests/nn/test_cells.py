@@ -11,7 +11,7 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax.nn._initializers import per_gate, symmetric_uniform
+from gatedjax.nn._initializers import per_gate, per_layer, symmetric_uniform
 from gatedjax.nn._keys import _warn_once
 from tests._drawn import drawn
 from tests._weights import weights_of
@@ -118,15 +118,19 @@ def test_names_of_axes_stay_at_the_parameters():
 
 def test_initialisers_of_a_stack_draw_each_layer_and_gate(rng):
     ones, halves = nn.initializers.ones, nn.initializers.constant(0.5)
-    module = gnn.AttentionGatedTransform(
-        3, kernel_init=ones, recurrent_kernel_init=halves, bias_init=halves, gate_bias=2.0
-    )
+    options = {"kernel_init": ones, "recurrent_kernel_init": halves, "bias_init": halves}
+    module = gnn.AttentionGatedTransform(3, gate_bias=2.0, ablate_above=1, **options)
     params = jax.jit(module.init)(rng, XS)["params"]
+    wanted = dict.fromkeys(("recurrent_kernel", "highway_kernel"), 0.5)
+    wanted |= dict.fromkeys(("bias", "highway_bias"), np.repeat([[2.5, 0.5]], D, axis=1))
+    assert wanted.keys() < params.keys()
     for name, value in params.items():
-        want = {"recurrent_kernel": 0.5, "bias": np.repeat([[2.5, 0.5]], D, axis=1)}.get(name, 1)
+        want = wanted.get(name, 1)
         np.testing.assert_array_equal(value, np.broadcast_to(want, value.shape), err_msg=name)
     drawn_blocks = per_gate(nn.initializers.normal(1.0), (0.0, 0.0))(rng, (2, 4), np.float32)
     assert np.abs(drawn_blocks[:, :2] - drawn_blocks[:, 2:]).min() > 0
+    drawn_layers = per_layer(nn.initializers.normal(1.0))(rng, (2, 3, 4))
+    assert np.abs(drawn_layers[0] - drawn_layers[1]).min() > 0
     draws = symmetric_uniform(0.05)(rng, (200,))
     assert -0.05 <= draws.min() < -0.048
     assert 0.048 < draws.max() <= 0.05
@@ -158,9 +162,9 @@ def test_a_layer_takes_the_place_of_an_rnn_of_flax(kind):
     chex.assert_trees_all_equal(both, (carries, outputs))
     if kind is gnn.LSTM:  # which has gates, by time too
         options = {"gates": np.ones((T, B), np.float32), "time_major": True}
-        by_time = functools.partial(layer.apply, **options)
-        shape = jax.eval_shape(by_time, variables, np.swapaxes(XS, 0, 1))[1].shape
-        assert shape == (T, B, 2 * H)
+        by_time = functools.partial(layer.clone(dtype=jnp.bfloat16).apply, **options)
+        outputs = jax.eval_shape(by_time, variables, np.swapaxes(XS, 0, 1))[1]
+        assert (outputs.shape, outputs.dtype) == ((T, B, 2 * H), jnp.bfloat16)
     chain = nn.Sequential([nn.Dense(2), kind(H, return_carry=False), nn.Dense(2)])
     assert jax.eval_shape(chain.init_with_output, jax.random.key(0), XS)[0].shape == (B, T, 2)
 

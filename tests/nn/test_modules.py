@@ -3,7 +3,6 @@
 import functools
 
 import chex
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -242,11 +241,10 @@ def test_attention_pool_takes_gates_or_log_gates():
 
 
 @pytest.mark.slow
-def test_gate_predictor_closes_padding():
+def test_a_gate_predictor_is_its_equation_and_closes_padding():
     xs, mask = normal(2, 4, 3), real([4, 2], 4)
     wide = np.pad(xs, ((0, 0), (0, 3), (0, 0)), constant_values=9.0), np.pad(mask, ((0, 0), (0, 3)))
-    opened = {"features": 5, "bias_init": nn.initializers.constant(0.7)}
-    modules = {kind: gnn.GatePredictor(kind, **opened) for kind in ("lstm", "fnn", "att")}
+    modules = {kind: gnn.GatePredictor(kind, features=5) for kind in ("lstm", "fnn", "att")}
     variables = {kind: filled(module, xs, mask) for kind, module in modules.items()}
 
     @jax.jit
@@ -259,6 +257,19 @@ def test_gate_predictor_closes_padding():
 
     given = (xs, mask), (np.where(mask[..., None], xs, np.nan), mask), wide
     (slopes, found), dirty, wider = (jax.tree.map(np.asarray, run(variables, *x)) for x in given)
+
+    def dense(kind, name, inputs):
+        layer = variables[kind]["params"][name]
+        return inputs @ layer["kernel"] + layer["bias"]
+
+    places = xs + np.asarray(F.sinusoids(np.arange(4), 3))
+    query, key, value = (dense("att", name, places) for name in ("query", "key", "value"))
+    e = np.where(mask[:, None], np.exp(query @ key.swapaxes(1, 2) / np.sqrt(5)), 0)
+    mixed = e / e.sum(-1, keepdims=True) @ value
+    for kind, hidden in {"fnn": np.tanh(dense("fnn", "Dense_0", xs)), "att": mixed}.items():
+        np.testing.assert_allclose(
+            found[kind], np.where(mask, dense(kind, "gate", hidden)[..., 0], -np.inf), **F32
+        )
     for kind, logits in found.items():
         assert np.isneginf(logits[1, 2:]).all()
         np.testing.assert_array_equal(dirty[1][kind], logits)

@@ -197,8 +197,9 @@ def test_step_by_step_is_the_causal_pass(selector, options):
     assert np.abs(whole[:2]).max() > 0.1
     np.testing.assert_array_equal(by_step[2], 0)
     assert cache.position == N
-    narrow = module.initial_cache(B, N, D, jnp.bfloat16)
-    assert narrow.key.dtype == "bfloat16"
+    narrow = module.clone(dtype=jnp.bfloat16)
+    for empty in (module.initial_cache(B, N, D, jnp.bfloat16), narrow.initial_cache(B, N, D)):
+        assert empty.key.dtype == jnp.bfloat16
     # no room for three more tokens: what sees them is no number that could be taken for one
     assert np.isnan(beyond[:, -1]).all()
     if selector == "none":

@@ -33,9 +33,9 @@ MODULES = {
     "matrix": (functools.partial(gnn.RAU, attention="matrix"), (2,), (XS,), jnp.float32),
     "pool": (gnn.AttentionPool, ("mlp1",), (XS, MASK), jnp.float32),
     "rau": (functools.partial(gnn.RAU, attn_hidden=2), (2,), (XS,), jnp.float32),
-    "score": (gnn.TokenScore, ("mlp1",), (XS,), jnp.float32),
+    "score": (gnn.TokenScore, ("mlp1", 7), (XS,), jnp.float32),
     "selective": (gnn.SelectiveSelfAttention, (1,), (XS, MASK), jnp.bfloat16),
-    "source": (gnn.SourceToToken, (), (XS, MASK), jnp.float32),
+    "source": (gnn.SourceToToken, (7,), (XS, MASK), jnp.float32),
     "words": (gnn.WordEmbedding, (5, 2), (IDS,), jnp.bfloat16),
 }
 VALUES = {"kernel": 2.0, "recurrent_kernel": 3.0, "bias": 4.0, "embedding": 5.0}
@@ -57,7 +57,10 @@ def test_parameters_have_the_initialisers_and_results_the_dtype_of_their_module(
             params[name] = variables["params"]
         return params
 
-    for path, leaf in jax.tree.leaves_with_path(jax.jit(start)(rng)):
+    params = jax.jit(start)(rng)
+    for name in ("score", "source"):
+        assert params[name]["Dense_0"]["kernel"].shape == (D, 7)
+    for path, leaf in jax.tree.leaves_with_path(params):
         name, of_predictor = path[-1].key, path[0].key.startswith("gates")
         assert leaf.dtype == jnp.float16, path
         if name != "bias" or not of_predictor or path[1].key == "gate":  # b alone has `bias_init`
