@@ -356,6 +356,9 @@ def test_a_selection_is_that_of_all_layers_heads_and_real_words():
         assert found["share"][row] == pytest.approx(share[:n].mean())
         received = weights[:, row, :, :n].sum((0, 1, 2))
         np.testing.assert_allclose(found["attention"][row], received / received.sum(), rtol=1e-5)
+    output = SimpleNamespace(attention=weights[0, :, 0])
+    attention = TEXT["agt"].summarize(output, batch)["attention"]
+    np.testing.assert_allclose(attention, output.attention.mean(1), rtol=1e-6)
     batch |= {"hypothesis": batch["tokens"], "hypothesis_lengths": lengths[::-1]}
     pair = SimpleNamespace(premise=layers[0], hypothesis=layers[1])
     shares = [gates[0, 0, :, :4, :4].mean(), gates[1, 0, :, :2, :2].mean()]
