@@ -144,11 +144,12 @@ class ClozeTask(ClassifierTask):
         """
         output: Output = self.model.apply({"params": params}, batch)
         check_batch(batch, label="B", weight="B", example_id="B")
-        return _score(output.logits, batch)
+        metrics, predictions = _score(output.logits, batch)
+        return metrics, {"example_id": batch["example_id"]} | predictions
 
 
 def _score(log_probs: Float[Array, "B C"], batch: Batch) -> tuple[Metrics, Predictions]:
-    """Returns (metrics, predictions) of a batch, two dicts."""
+    """Returns (metrics, predictions) of a batch, two dicts, without the numbers of examples."""
     label, weight = batch["label"], batch["weight"]
     losses, answerable = _answers(log_probs, label)
     # `argmax` of a row of -inf would be candidate 0, which may be padding.
@@ -163,11 +164,5 @@ def _score(log_probs: Float[Array, "B C"], batch: Batch) -> tuple[Metrics, Predi
         "accuracy": Ratio.of(correct, weight),
         "unanswerable": Ratio.of(1.0 - answerable, weight),
     }
-    predictions = {
-        "example_id": batch["example_id"],
-        "label": label,
-        "predicted": predicted,
-        "correct": correct,
-        "weight": weight,
-    }
-    return metrics, predictions
+    columns = {"label": label, "predicted": predicted, "correct": correct, "weight": weight}
+    return metrics, columns

@@ -136,7 +136,9 @@ def test_the_toys_are_those_of_the_table(tmp_path, monkeypatch, capsys):
     error = np.sqrt(steep["variance"] / 16_384)
     np.testing.assert_allclose(modes["sample"]["loss_error"], error, rtol=0.05)
     np.testing.assert_allclose(modes["threshold"]["gap"], sigmoid(3) - exact, rtol=1e-4)
-    assert steep["logits"] == [0.4] * 3
+    assert modes["relaxed"]["title"] == "relaxed, tau 0.5, mean of 16,384 draws"
+    assert (steep["logits"], steep["texts"], steep["draws"]) == ([0.4] * 3, 1, 16_384)
+    np.testing.assert_allclose(steep["gradient_norm"], np.linalg.norm(steep["gradient"]))
     first, other = (
         next(gates.toys(64, estimators=[], key=key)) for key in map(jax.random.key, (0, 1))
     )

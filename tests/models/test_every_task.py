@@ -14,7 +14,7 @@ from gatedjax import models
 from tests._modes import MODES, assert_same, run
 from tests._slow import slow_but
 from tests.models._losses import MAKERS, VOCABULARY, losses, make, total_loss, with_dropout
-from tests.models._passes import in_numpy
+from tests.models._passes import RNGS, in_numpy
 from tests.tolerances import F32
 
 # every rate of dropout acts: its bits belong to the examples too
@@ -81,6 +81,13 @@ def test_the_word_vectors_that_a_task_freezes_are_among_its_parameters(name):
         table = table[part]
     assert table.shape[0] == VOCABULARY
     assert make(name, freeze_embeddings=False, **given).task.frozen == ()
+
+
+@pytest.mark.parametrize("name", slow_but(list(MAKERS), "ga_reader"))
+def test_a_loss_needs_no_numbers_of_examples(name):
+    one = make(name)
+    given = {key: value for key, value in one.batch.items() if key != "example_id"}
+    jax.eval_shape(one.task.loss, one.shapes, given, RNGS, *one.carried)
 
 
 def texts_of(batch):

@@ -37,7 +37,9 @@ def size_of(tree) -> int:
 
 @pytest.mark.parametrize(("cell", "count"), [("gru", 60_288), ("lstm", 80_384), ("rau", 100_480)])
 def test_parameter_counts_of_the_paper(cell, count):
-    task = RAUTask(RAUClassifier(grouped(RAUConfig, cell=cell), num_classes=10))
+    config = RAUConfig(cell=cell, freeze_embeddings=True)  # images have no words to freeze
+    task = RAUTask(RAUClassifier(config, num_classes=10))
+    assert task.frozen == ()
     batch = {"rows": np.zeros((1, 28, 28), np.float32), "lengths": np.array([28])}
     params = jax.eval_shape(task.init, jax.random.key(0), batch)
     assert size_of(params["recurrent"]) == count
@@ -65,7 +67,9 @@ def test_attention_over_time_sums_to_one_and_is_zero_at_padding(form, np_rng):
     task = make_task(attention=form)
     batch = make_batch(np_rng)
     params = draw(task, batch)
-    found = np.asarray(apply(task.model, params, batch, attention=True).attention)
+    output = apply(task.model, params, batch, attention=True)
+    found, ends = output.attention, output.states[np.arange(3), batch["lengths"] - 1]
+    np.testing.assert_allclose(output.state, ends, **F32)
     width = {"concat": (9,), "matrix": (5, 9), "time_causal": (1,), "sigmoid": (5,)}[form]
     assert found.shape == (3, 8, *width)
     mask = np.arange(8) < batch["lengths"][:, None]

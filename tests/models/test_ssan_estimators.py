@@ -250,6 +250,9 @@ def test_every_task_can_be_trained_by_values_of_its_loss(name):
     (total, metrics), gradient = jax.eval_shape(cost, case.shapes)
     assert total.shape == ()
     assert {"multiplier", "selected_1", "selected_2"} < metrics.keys()
+    _, predictions = jax.eval_shape(case.task.evaluate, case.shapes, case.batch)
+    # examples, layers and heads
+    assert predictions["selected_heads"].shape == predictions["empty_heads"].shape == (4, 2, 2)
     assert jax.tree.map(jnp.shape, gradient) == jax.tree.map(jnp.shape, case.shapes)
 
 

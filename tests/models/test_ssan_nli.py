@@ -152,6 +152,7 @@ def test_predictions_tell_of_the_first_sentence_and_metrics_of_both(np_rng):
     model, params = made(num_heads=2)
     batch = batch_of(np_rng)
     output = apply(model, params, batch)
+    assert (output.premise.gates.shape[-1], output.hypothesis.gates.shape[-1]) == (5, 6)
     metrics, predictions = evaluate(SSANNLITask(model), params, batch)
     for name, share in (("selected", "rate"), ("empty", "empty")):
         first, second = getattr(output.premise, share), getattr(output.hypothesis, share)
