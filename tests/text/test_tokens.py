@@ -20,6 +20,7 @@ from gatedjax.text.corpus._tokens import (
 from gatedjax.text.sources._open import open_table
 from gatedjax.text.sources._table import Columns
 from tests.data.test_posts import random_posts
+from tests.explore._models import model as draw_model
 from tests.lexicon.test_lexicon import random_texts
 from tests.refusals import refused
 from tests.text._own import options, reasons
@@ -100,6 +101,12 @@ def test_a_function_is_passed_again_and_compared():
     assert Tokenizer.from_json(stored, commas).split("a, b") == ("a", "b")
     again = functools.partial(commas)  # the same tokens, another function
     assert Tokenizer.from_json(stored, again).split("a, b") == ("a", "b")
+
+
+def test_a_network_gets_its_function_again(tmp_path):
+    model = dataclasses.replace(draw_model(), tokenizer=Tokenizer("custom", function=commas))
+    folder = model.save(tmp_path / "model", overwrite=False)
+    assert TextClassifier.load(folder, tokenizer=commas).model_.tokenizer == model.tokenizer
 
 
 @pytest.mark.slow
