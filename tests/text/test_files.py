@@ -273,7 +273,7 @@ def test_the_first_sheet_of_a_workbook_with_cells(book):
     rows = [(0, text, 1, label) for text, label in ROWS]
     assert read(book("a.xlsx", [(None, "Text", None, "Label"), *rows])) == ROWS
     rows = [("x", 3), ("y", True)]
-    path = book("b.xlsx", [], [(" ",), ("text", "label"), *rows], [("x", 4)])
+    path = book("b.xlsx", [], [(" ",), ("text", "label"), *rows], [("x", 4)] * 3)
     assert read(path) == rows
     assert open_table(path).name == f"{path} [S1]"
     path = book("c.xlsx", ROWS)
