@@ -118,6 +118,19 @@ def test_a_search_leaves_a_record_and_repeats_no_trial(tmp_path, made, capsys):
     assert len(made) == 6
 
 
+def test_a_trial_chosen_by_accuracy_stays_and_does_not_replace_one_chosen_by_loss(tmp_path, made):
+    args = [*POLARITY, "--system", "soft", *folders(tmp_path)]
+    path = tmp_path / "r" / "tuning.json"
+    assert ga_net_tune.main(args) == 0
+    by_loss = json.loads(path.read_text(encoding="utf-8"))
+    # As an earlier version recorded them.
+    by_accuracy = [{key: record[key] for key in record.keys() - {"loss"}} for record in by_loss]
+    write_json(path, by_accuracy)
+    assert ga_net_tune.main(args) == 0
+    assert json.loads(path.read_text(encoding="utf-8")) == [*by_accuracy, *by_loss]
+    assert len(made) == 4
+
+
 def test_a_search_keeps_the_trials_of_another_search_beside_it(tmp_path, made, monkeypatch):
     args = ["--data", "polarity", "--num-steps", "20", *folders(tmp_path), "--system"]
     run_of = tune.run_of
