@@ -10,7 +10,7 @@ import pytest
 from gatedjax.explore._engine import Explorer, open_model
 from gatedjax.explore._offline import offline_page
 from gatedjax.explore._state import State
-from gatedjax.explore._views import PAIRED
+from gatedjax.explore._views import PAIRED, grid
 from gatedjax.models import SSANTranslator
 from gatedjax.text.answers._explain import explain
 from gatedjax.text.models._reader import Reader, question
@@ -152,6 +152,7 @@ def test_a_translation_is_that_of_gatedjax_translate(translators):
         layers[0]["pairs"], np.mean([layers[1]["pairs"], layers[2]["pairs"]], axis=0), atol=1e-4
     )
     assert layers[3]["selected"] is not None
+    assert layers[0]["uniform"] == 1 / len(layers[0]["columns"])
 
 
 @pytest.mark.slow
@@ -242,6 +243,7 @@ def test_pairs_that_are_not_there_or_too_long():
     assert answer["models"] == shown.layers({"text": "a"})["models"] == [None]
     (layers,) = shown.layers({"text": "a " * 60, "hypothesis": "b"})["models"]
     assert (len(layers[0]["pairs"]), layers[0]["cut"]) == (PAIRED, True)
+    assert grid("", np.ones((2, PAIRED + 1)), "ab", "c" * (PAIRED + 1))["cut"]
 
 
 def test_what_only_gates_have_is_refused(readers):

@@ -56,7 +56,7 @@ OPTIONS = {
         (options(model="gru", threshold={"a": 0.5}), "threshold|left out for model='gru'"),
         (options(model="ganet", network={"hiden": 3}), "Did you mean 'hidden'"),
         (options(model="ganet", training={"optimizer.rate": 3}), "OptimizerConfig|'rate'"),
-        (options(model="ganet", share=2.0), "share|(0, 1]"),
+        (options(model="ganet", share=0.0), "share|(0, 1]"),
     ],
     "linear": [
         (options(model="linear", **{name: value}), f"{name}|left out for model='linear'")
