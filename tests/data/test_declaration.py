@@ -66,6 +66,7 @@ def test_its_prepared_form_has_the_same_examples_and_account(raw, tmp_path, monk
     from gatedjax.data import _prepared, builders
 
     builder = builders.builder_class(TOY.name, {"": TOY})
+    assert builder.builder_configs == {}
     monkeypatch.setitem(builders.BUILDERS, TOY.name, builder)
     _prepared.prepare(TOY.name, data_dir=tmp_path / "tfds", manual_dir=raw)
     for split in ("train", "validation", "test"):

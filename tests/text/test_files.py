@@ -85,8 +85,9 @@ def test_a_file_without_a_header_is_read_by_the_names_of_its_columns(write):
     refused(lambda: Columns(header=("a", "b")), "columns.header|'text'|'label'")
     refused(lambda: Columns(header=()), "columns.header|()")
     assert open_table(write("e.csv", "a text,label\n"), columns)  # the first line is a row
-    for first in ("text,label\n", "Text, LABEL\n"):
-        refused(lambda first=first: open_table(write("e.csv", first), columns), "left out|'label'")
+    refused(lambda: open_table(write("e.csv", "Text, LABEL\n"), columns), "left out|'label'")
+    unnamed, named = Columns(header=("", "label", "text")), write("e.csv", "id,label,text\n")
+    refused(lambda: open_table(named, unnamed), "left out|'label'")
 
 
 # JSON --------------------------------------------------------------------------------------------
