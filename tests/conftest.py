@@ -48,6 +48,9 @@ if sys.dont_write_bytecode and (folder := cache_folder()) is not None:
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+# For each frame of an error JAX asks the file system whether the frame is its own, which takes a
+# tenth of the time of the tests of refusals.
+jax.config.update("jax_traceback_filtering", "off")
 
 
 def pytest_configure(config: pytest.Config) -> None:

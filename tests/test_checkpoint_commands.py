@@ -101,14 +101,17 @@ def test_what_cannot_be_done_is_said_with_status_2(workdir, tmp_path, capsys):
     assert command(capsys, "diff", tmp_path / "empty")[0] == 2
 
 
-def test_names_with_escape_codes_are_shown_and_not_sent(tmp_path, capsys):
+def test_names_are_shown_and_not_sent_and_arrays_compared_by_their_bits(tmp_path, capsys):
     store = CheckpointStore(tmp_path / "checkpoints")
-    store.save(1, {}, best={"params": {"w\x1b[2J": np.ones(2)}})
-    store.save(2, {}, best={"params": {"w\x1b[2J": np.zeros(2)}})
+    before = {"w\x1b[2J": [np.nan, 0.0, -2.0], "x": [np.nan, 1.0], "y": [0.0], "z": [np.nan]}
+    after = {"w\x1b[2J": [np.nan, 0.0, 1.5], "x": [np.nan, 1.0], "y": [-0.0], "z": [1.0]}
+    for step, arrays in ((1, before), (2, after)):
+        store.save(step, {}, best={"params": {n: np.array(v) for n, v in arrays.items()}})
     store.close()
-    assert command(capsys, "diff", tmp_path, "--part", "best")[0] == 0
-    _, out, err = command(capsys, "diff", tmp_path, "--part", "best")
+    status, out, err = command(capsys, "diff", tmp_path, "--part", "best")
     assert "\x1b" not in out + err
+    rows = [line.split("|") for line in out.splitlines() if line.startswith("| params")]
+    assert (status, [row[4].strip() for row in rows]) == (0, ["3.5 (1 NaN)", "0", "- (1 NaN)"])
 
 
 @pytest.mark.slow

@@ -86,22 +86,6 @@ class Options:
     train: Inner = Inner()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Wrapper:
-    """Runs a command."""
-
-    kills: int = 4
-    """The number of kills."""
-    note: str = ""
-    """The note."""
-    command: Annotated[
-        tuple[str, ...],
-        tyro.conf.Positional,
-        tyro.conf.arg(metavar="-- COMMAND ...", help_behavior_hint="(required)"),
-    ]
-    """The command."""
-
-
 def read(*args):
     return parse(Options, args, "prog", words="texts")
 
@@ -148,16 +132,11 @@ def test_a_help_shows_every_docstring_whole(capsys, monkeypatch):
     assert "with a docstring of two lines, which the help shows\n" not in text
     for name in ("MODEL", "--count INT", "--lower-case, --no-lower-case", "--train.seed INT"):
         assert name in text
-    assert "--no-overwrite" not in text
     for more in (["-h"], ["--help-all"], ["model", "--count", "3", "--help"]):
         assert shown(lambda more=more: read(*more), capsys, monkeypatch) == text
 
 
-def test_the_usage_ends_with_the_words_and_an_empty_default_is_not_shown(capsys, monkeypatch):
-    text = shown(lambda: parse(Wrapper, ["--help"], "prog"), capsys, monkeypatch, 60)
-    usage = " ".join(text.partition("\n\n")[0].split())
-    assert usage == "usage: prog [-h] [--kills INT] [--note STR] -- COMMAND ..."
-    assert text.count("(default: ") == 1
+def test_the_usage_ends_with_the_words(capsys, monkeypatch):
     text = shown(lambda: main(["verify-resume", "--help"]), capsys, monkeypatch)
     assert text.partition("\n\n")[0].endswith(" -- COMMAND ...")
 

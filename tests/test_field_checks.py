@@ -300,7 +300,8 @@ def test_all_public_classes_are_in_the_tables():
     assert {("TrainConfig", "best_mode"), ("OptimizerConfig", "schedule")} < found
 
 
-def test_heads_must_divide_the_width():
+def test_heads_must_divide_the_width_and_a_group_is_a_group():
+    refused(lambda: models.GANetConfig(gates=3), "gates|GateConfig|dict|int", TypeError)
     refused(lambda: initialize("SelectiveSelfAttention", num_heads=3), "num_heads|4|3")
     refused(lambda: grouped(models.SSANConfig, hidden=4, num_heads=3), "num_heads|3")
 

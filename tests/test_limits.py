@@ -39,6 +39,7 @@ HUGE = 10**30
 def test_options_of_training_state_their_limits(name):
     with pytest.raises(ValueError, match=rf"^{name} must be at most [\d,]+, got"):
         check_options(TextOptions(**{name: HUGE}), "text")
+    check_options(TextOptions(seed=2**32 - 1), "text")
 
 
 def test_optimizers_state_their_limits():

@@ -15,6 +15,7 @@ FEW = {"STEPS": 20, "DRAWS": 20, "FOLDS": 2}
 """Values of the parameters with which the tests run the notebooks."""
 SMALL = """
 import functools
+import tests._programs
 from gatedjax import data, training
 from gatedjax.training import identity
 
@@ -37,7 +38,8 @@ data.load, training.TrainConfig = load_few, train_briefly
 identity.program_digest = lambda *_: ""
 """
 """Replaces what cells load by 400 examples of it, and their training by four steps, whose program
-is lowered once: no cell resumes a run, which would need its digest."""
+is lowered once: no cell resumes a run, which would need its digest. Programs share a context of
+MLIR, as in the tests' processes."""
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -44,16 +45,21 @@ def test_a_folder_of_the_user_and_a_folder_that_others_may_write_to_are_left_alo
 ):
     use_program_cache()
     folder = Path(os.environ.pop("JAX_COMPILATION_CACHE_DIR"))
-    folder.chmod(0o777)
-    use_program_cache()
-    assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
+    for mode, user in ((0o770, os.getuid()), (0o702, os.getuid()), (0o700, os.getuid() + 1)):
+        folder.chmod(mode)
+        monkeypatch.setattr(os, "getuid", lambda user=user: user)
+        use_program_cache()
+        assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "/mine")
     use_program_cache()
     assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "/mine"
 
 
-def test_a_cache_that_cannot_be_written_is_no_error(before_jax):
+def test_a_cache_that_cannot_be_written_is_no_error(before_jax, monkeypatch):
     before_jax.write_text("a file where the folder would be")
+    use_program_cache()
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", mock.Mock(side_effect=RuntimeError("no home folder")))
     use_program_cache()
     assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
 

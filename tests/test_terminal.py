@@ -17,7 +17,6 @@ from gatedjax._commands._lines import lines_to
 from gatedjax._utils.terminal import UNREAD, new_console, printable, say, while_read
 from gatedjax.data.files import _source
 from gatedjax.training import CheckpointDamaged, CheckpointMismatch
-from gatedjax.training.progress import ProgressView
 from tests._sources import trees
 from tests._streams import unread
 from tests.conftest import ROOT
@@ -119,26 +118,12 @@ def test_a_console_prints_strings_as_they_are(capsys):
     assert "\x1b" not in out
 
 
-def printed(record, workdir, monkeypatch):
-    """The exit status of a run that left this record."""
+def test_a_signalled_run_names_its_folder_on_one_line(monkeypatch, capsys):
+    record = {"stopped": "signal", "steps": 3, "exit_code": 3}
     show = lambda console, records, folder: print_time(console, records[0], folder)  # noqa: E731
     monkeypatch.setattr(command, "runs_of", lambda *_: [SimpleNamespace(record=record)])
     paper = dataclasses.replace(PAPER, report=show)
-    return _commands.run(paper, ["--workdir", str(workdir), "--cpu-devices", "1"])
-
-
-def test_a_work_folder_that_looks_like_markup_is_only_a_name(monkeypatch, capsys):
-    record = {"stopped": "done", "steps": 3, "seconds": 1.0, "exit_code": 0}
-    assert printed(record, "runs/[/b]", monkeypatch) == 0
-    ProgressView(3, 0, enabled=True).message("resuming runs/[/b] from step 1")
-    out, err = capsys.readouterr()
-    assert "results in runs/[/b]" in out
-    assert "resuming runs/[/b] from" in err
-
-
-def test_a_signalled_run_names_its_folder_on_one_line(monkeypatch, capsys):
-    record = {"stopped": "signal", "steps": 3, "exit_code": 3}
-    assert printed(record, "runs/[/b]", monkeypatch) == 3
+    assert _commands.run(paper, ["--workdir", "runs/[/b]", "--cpu-devices", "1"]) == 3
     assert "continues from runs/[/b]" in " ".join(capsys.readouterr().out.split())
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gatedjax.__main__ import main
-from gatedjax._commands.verify_resume import kill_points
+from gatedjax._commands.verify_resume import _differences, kill_points
 from tests._programs import environment
 
 RECIPE = str(Path(__file__).parent / "training" / "_recipe.py")
@@ -34,13 +34,20 @@ def test_a_recipe_that_does_not_resume_is_found_out(importable, capsys):
     assert main(["verify-resume", "--kills", "1", "--", sys.executable, RECIPE, "--forget"]) == 1
     out = capsys.readouterr().out
     assert "state: DIFFERENT: " in out
+    assert "metrics: DIFFERENT: " in out
     assert "NOT equal" in out
 
 
 def test_a_command_that_fails_shows_its_last_lines(capsys):
-    command = [sys.executable, "-c", "raise SystemExit('no such thing')"]
+    command = ["python", "-c", "import sys; raise SystemExit(sys.executable)"]
     assert main(["verify-resume", "--", *command]) == 2
-    assert "no such thing" in capsys.readouterr().err
+    assert sys.executable in capsys.readouterr().err  # that of this process
+
+
+def test_values_differ_by_their_bits_and_what_is_empty_is_a_value():
+    nan = float("nan")
+    found = _differences({"a": [nan, 0.0, 1], "b": {}}, {"a": [nan, -0.0, 1]})
+    assert sorted(found) == ["a.1", "b"]
 
 
 def test_a_command_that_trains_nothing_is_refused(capsys):

@@ -113,7 +113,7 @@ def test_inputs_and_files_of_other_kinds_are_not_replaced(tmp_path):
     (tmp_path / "link").symlink_to(data)
     for place in (data, tmp_path / "link"):
         with pytest.raises(FileExistsError, match=r"must be another file than .*data\.csv"):
-            check_place(place, inputs=[None, "no file", tmp_path, data])
+            check_place(place, inputs=[None, "no file", tmp_path, os.path.relpath(data)])
         with pytest.raises(FileExistsError, match="no file that this command wrote"):
             check_place(place, begins=b"{")
     check_place(page, inputs=[data], begins=b"<!doctype html>")

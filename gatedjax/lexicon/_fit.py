@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import get_cached_controller
 
 from gatedjax.lexicon import _features, _lexicon
 from gatedjax.lexicon._heads import ClassHead, Head
@@ -351,7 +351,7 @@ def _sum_vectors(corpus: _Corpus, ids: np.ndarray, rows: np.ndarray) -> np.ndarr
 
 def _weigh_pieces(corpus: _Corpus, stage: _Stage) -> np.ndarray:
     """Returns the weights U v of the pieces, float32 [N, K]."""
-    with threadpool_limits(1, "blas"):
+    with get_cached_controller().limit(limits=1, user_api="blas"):
         return np.asarray(corpus.of_pieces @ stage.vector_weights.astype(np.float32))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import get_cached_controller
 
 from gatedjax.lexicon import _heads
 from gatedjax.lexicon._fit import SHARES, drop_unweighted
@@ -268,7 +268,7 @@ def fit_pooling(
     pooling: GatedPooling | None = None
     fixed = (texts, labels, num_classes, rows, weights, inverse_penalty)
     for share in shares:
-        with threadpool_limits(1, "blas"):
+        with get_cached_controller().limit(limits=1, user_api="blas"):
             if share < 1:
                 if pooling is None:
                     pooling = _fit_classifier(*fixed, is_read, gate, cut, 1.0)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import get_cached_controller
 
 from gatedjax.lexicon._heads import ClassHead, Head
 
@@ -140,7 +140,7 @@ def fit_weights(
         "initial_trust_radius": _RADIUS,
         "max_trust_radius": _LARGEST_RADIUS,
     }
-    with threadpool_limits(1, "blas"):
+    with get_cached_controller().limit(limits=1, user_api="blas"):
         point = minimize(
             objective, point, jac=True, hessp=curve, method="trust-ncg", options=options
         ).x

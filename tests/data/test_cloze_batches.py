@@ -49,6 +49,9 @@ def test_the_vocabulary_has_documents_queries_and_markers(source, vocabulary):
     text = {w for x in source for w in (*x["tokens"], *x["query"])}
     assert set(vocabulary.words[2:]) == text | {"@begin", "@end", "@placeholder"}
     assert "@placeholder" in text
+    cased = dict(source[0], tokens=("A", "a", "A"), query=("@placeholder",))
+    few = data.cloze_vocabulary([[cased]], lowercase=False, max_size=4)
+    assert few.words[2:] == ("A", "@begin")
 
 
 def test_encoding_looks_up_words_and_finds_the_first_placeholder(source, vocabulary, encoded):
@@ -120,7 +123,7 @@ def test_a_cut_document_may_lose_its_answer(source, vocabulary, encoded):
 
 def test_fractions_are_nested_and_keep_the_order(encoded):
     ids = [encoded.fraction(share, seed=3).example_ids.tolist() for share in (0.5, 0.75, 1.0)]
-    assert [len(x) for x in ids] == [42, 62, 83]
+    assert [len(x) for x in (*ids, encoded.fraction(1e-3))] == [42, 62, 83, 1]
     assert set(ids[0]) < set(ids[1]) < set(ids[2])
     assert all(x == sorted(x) for x in ids)
     assert ids[0] != encoded.fraction(0.5, seed=4).example_ids.tolist()
@@ -146,6 +149,21 @@ def test_shapes_hold_every_question_within_the_budget(encoded, vocabulary, budge
     assert one[0].query == encoded.query_lengths.max()
     few = data.ClozeBatches(encoded, batch_size=4, max_shapes=1).padding_fraction
     assert data.ClozeBatches(encoded, batch_size=4, max_shapes=8).padding_fraction < few
+
+
+def test_shapes_have_the_fewest_cells_of_all_batches(vocabulary):
+    made = [
+        _cloze.question("w1 " * n, "@placeholder" + " w1" * (q - 3), "w1", ["w1"])
+        for n, q in ((10, 6), (10, 6), (12, 3))
+    ]
+    examples = [_cloze.example(one, i) for i, one in enumerate(made)]
+    encoded = data.encode_cloze(data.Source(examples, INFO), vocabulary)
+    found = [
+        [(shape.document, shape.query) for shape in data.plan_cloze_shapes([encoded], **sizes)]
+        for sizes in ({"max_shapes": 2, "batch_size": 1}, {"max_shapes": 2, "batch_size": 2})
+    ]
+    # 2 * 16 + 18 is less than 15 + 2 * 18; of batches of two, 15 + 18 is less than 16 + 18
+    assert found == [[(10, 6), (12, 6)], [(12, 3), (12, 6)]]
 
 
 def test_batches_say_what_the_questions_say(source, encoded, vocabulary, spelt):
@@ -209,6 +227,7 @@ def test_a_table_of_characters_has_every_word_by_id(vocabulary, spelt):
     characters = data.Characters.build(vocabulary)
     assert np.array_equal(ids[5], characters.encode([vocabulary.words[5]])[0][0])
     assert not (ids[2:] == 1).any()  # every character of a known word is known
+    assert data.Characters.build(data.Vocabulary(["abcdefghijz"])).alphabet == "<>abcdefghijknu"
 
 
 def test_vectors_of_unknown_words_are_standard_normal_on_request(tmp_path):
@@ -225,5 +244,5 @@ def test_vectors_of_unknown_words_are_standard_normal_on_request(tmp_path):
     found = data.load_embeddings(path, words, dim=50, oov_std=1.0)
     assert np.array_equal(found.matrix[2], made[2])
     assert (found.matrix[3] == 0.5).all()
-    with pytest.raises(ValueError, match="std or oov_std must be at least 0"):
-        data.random_embeddings(words, 50, std=-1.0)
+    with pytest.raises(ValueError, match="std or oov_std must be at least 0, got nan"):
+        data.random_embeddings(words, 50, std=float("nan"))

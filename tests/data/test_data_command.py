@@ -89,6 +89,8 @@ def test_every_broken_tree_is_named_with_file_line_and_reason(trees, capsys):
     assert named == wanted
     assert cells(out, "train") == ["train", "train.txt", "7", "4", "3", "8544"]
     assert "note: train.txt has 7 lines, the official file 8,544" in out
+    splits = ("train", "validation", "test")
+    assert cells(out, "label") == ["label", *(cell for split in splits for cell in (split, "%"))]
     # the neutral trees of the binary form are a column of their own
     status, out, _ = run(capsys, "check", "sst2", "--manual-dir", manual)
     assert status == 0
@@ -100,14 +102,14 @@ def test_strict_fails_on_a_quarantined_line_and_limit_shortens_the_list(trees, c
     status, out, _ = run(capsys, "check", "sst", "--manual-dir", manual, "--strict")
     assert status == 0
     (trees / "train.txt").write_bytes(GOOD + b"\nbad\nworse\nworst\n")
-    args = ("check", "sst", "--manual-dir", manual, "--limit", 1)
+    args = ("check", "sst", "--manual-dir", manual, "--limit", 2)
     assert run(capsys, *args)[0] == 0
     status, out, _ = run(capsys, *args, "--strict")
     assert status == 1
     assert "FAILED: 3 quarantined (--strict)" in out
-    assert "train.txt:2: " in out
-    assert "train.txt:3: " not in out
-    assert "and 2 more" in out
+    assert "train.txt:3: " in out
+    assert "train.txt:4: " not in out
+    assert "and 1 more" in out
 
 
 def test_a_truncated_gz_file_fails_and_the_other_files_are_still_read(trees, capsys):
@@ -157,13 +159,13 @@ def test_the_check_fails_where_the_loader_loses_a_line(questions, capsys, monkey
         data.load("trec", "train", manual_dir=questions)
 
 
-def test_overlap_repeats_and_contradictions_are_counted(trees):
+def test_overlap_repeats_and_contradictions_are_counted(trees, capsys):
     def tree(label, *words):
         return f"({label} {' '.join(f'(2 {word})' for word in words)})".encode()
 
     train = [tree(3, "A", "hit"), tree(1, "a", "Hit"), tree(3, "a", "hit"), tree(0, "Dull")]
     test = [tree(3, "a", "HIT"), tree(4, "dull"), tree(4, "fresh"), tree(2, "a", "hit")]
-    (trees / "train.txt").write_bytes(b"\n".join(train))
+    (trees / "train.txt").write_bytes(b"\n".join([*train, NEUTRAL]))
     (trees / "test.txt").write_bytes(b"\n".join(test))
     report = _data_check.check("sst", manual_dir=trees)
     texts = report.texts
@@ -182,6 +184,12 @@ def test_overlap_repeats_and_contradictions_are_counted(trees):
     assert data.overlap(*loaded) == len(pairs)
     assert [text.label for text in texts["test"]].count(4) == 2
     assert _data_check.length_quantiles(texts["test"]) == [1, 1, 1, 1, 2, 2, 2, 2]
+    _, out, _ = run(capsys, "check", "sst", "--manual-dir", trees)
+    shared = "  test texts that are also in train: 3 of 4 (75.00%)\n"
+    assert f"{shared}    test.txt:1 = train.txt:1: a hit\n" in out
+    assert re.search(r"^\| train +\| +5 \| +0 \| +2 \| +1 \|$", out, re.MULTILINE)
+    assert cells(out, "positive")[1:] == ["2", "40.0", "0", "0.0", "1", "25.0"]
+    assert re.search(r"^\| tokens +\| shortest \| +5% \| .*longest \|", out, re.MULTILINE)
 
 
 @pytest.fixture

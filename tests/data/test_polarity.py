@@ -68,11 +68,6 @@ def test_no_text_is_in_two_splits_and_ids_are_unique(sources):
     assert len(set(ids)) == len(ids)
 
 
-@pytest.mark.slow
-def test_an_example_is_a_pure_function_of_split_and_index(sources):
-    assert _polarity.make("test", 321) == sources["test"][321]
-
-
 def test_counting_words_does_not_solve_it(sources):
     vocabulary = data.Vocabulary.build([sources["train"]])
 

@@ -109,7 +109,7 @@ def test_a_mixture_of_scripts_is_cut_where_the_script_changes():
 def test_characters_have_no_spaces_and_keep_their_marks():
     assert character_tokens("a 电e\u0301") == ("a", "电", "é")
     assert character_tokens("हिन्दी") == tuple(split_characters("हिन्दी"))
-    assert character_tokens("abc", 2) == ("a", "b")
+    assert character_tokens("abc", 2) == character_tokens("ab" * 5000, 2) == ("a", "b")
 
 
 def _best(run, units):
@@ -155,18 +155,24 @@ def test_the_loop_for_pairs_cuts_like_the_loop_for_any_length():
 
 
 def test_learned_units_of_han_have_two_characters_and_stored_units_may_have_four():
-    units = Units.learn(["不好看的电影院", "カメラがいい", "ดีมาก"] * 4)
+    units = Units.learn(["不好看的电影院", "不好看カメラがいい", "ดีมาก"] * 4)
     assert units is not None
-    assert max(len(unit) for unit in units.counts if "\u4e00" <= unit[0] <= "\u9fff") == 2
+    assert max(len(unit) for unit in units.counts if min(unit) >= "\u4e00") == 2
     assert max(len(unit) for unit in units.counts if "\u30a0" <= unit[0] <= "\u30ff") > 2
     # Folders of models that were trained before have longer units.
     assert Units({"电影院": 6, "的": 4}, 20).cut("的电影院") == ("的", "电影院")
 
 
+def test_a_unit_of_several_characters_occurs_three_times_and_each_unit_that_stays_twice():
+    units = Units.learn(["电影好", "电影坏", "电影"])
+    assert (units.counts, units.total) == ({"电影": 3}, 5)
+    assert Units.learn(["电影好"] * 2).counts == dict.fromkeys("好影电", 2)
+
+
 def test_units_cut_inside_tokens_and_leave_hashtags_whole():
     units = Units({"电影": 6, "好": 4}, 20)
-    assert units.split(["abc电影好", "#电影好", "film", "好电影"]) == [
-        *("abc", "电影", "好", "#电影好", "film", "好", "电影"),
+    assert units.split(["abc电影好", "#电影好", "@电影好", "film", "好电影"]) == [
+        *("abc", "电影", "好", "#电影好", "@电影好", "film", "好", "电影"),
     ]
     assert pickle.loads(pickle.dumps(units)) == units
 

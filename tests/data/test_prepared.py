@@ -86,19 +86,21 @@ def test_a_prepared_set_is_read_without_a_network(site, tmp_path, monkeypatch):
     assert list(again) == list(first)
 
 
-def test_builders_take_a_manual_dir(raw, tmp_path):
-    import tensorflow_datasets as tfds
-
-    from gatedjax.data import builders
-
-    builder = builders.Sst(data_dir=str(tmp_path / "tfds"), file_format="array_record")
-    config = tfds.download.DownloadConfig(manual_dir=str(raw))
-    builder.download_and_prepare(download_config=config)
-    source = builder.as_data_source("train")
-    assert [source[i]["tree"].decode() for i in range(3)] == [
-        line for line in TREES.splitlines() if line != "(2 A (2 B))"
-    ]
-    assert builder.info.metadata["train"]["lines"] == 4
+@pytest.mark.parametrize(
+    ("name", "record", "content"),
+    [
+        ("imdb_reviews", {"text": b"fine"}, "fine"),
+        ("ag_news_subset", {"title": b"A", "description": b"b #36;1"}, "A b$1"),
+        ("snli", {"premise": b"A dog.", "hypothesis": b"A cat."}, ("A dog.", "A cat.")),
+    ],
+)
+def test_a_record_of_tfds_is_a_row_or_set_aside_by_its_number(name, record, content):
+    good, bad = record | {"label": 1}, dict.fromkeys(record, b"caf\xe9") | {"label": 0}
+    rows = SETS[name].tfds_rows([good, bad, good], "test")
+    assert [(row.index, row.label, row.content) for row in rows.rows] == [
+        (0, 1, content), (2, 1, content)
+    ]  # fmt: skip
+    assert [(aside.file, aside.line) for aside in rows.quarantine] == [(name, 2)]
 
 
 def test_no_network_and_no_files_says_where_to_get_them(tmp_path, monkeypatch):

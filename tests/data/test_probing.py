@@ -9,6 +9,7 @@ from experiments.ssan.sentences import restore_word
 from gatedjax import data
 from gatedjax._commands._data_check import check
 from gatedjax.data import _prepared
+from gatedjax.data.files._lines import FileRow
 from gatedjax.data.sets._probing import classes_of
 from gatedjax.data.sets._reordering import move_word
 from tests.data._same import assert_same_set
@@ -53,7 +54,8 @@ def test_a_probe_has_the_labels_of_its_training_part_in_their_order(raw):
     assert parts["test"][0]["tokens"] == ("Another", ",", "at", "last", ".")
     assert parts["validation"][0]["example_id"] == 100_000_000
     assert "3 lines where the official file has 100,000" in parts["train"].info.substitute
-    assert classes_of([]) == ()
+    names = [FileRow(0, 0, (name, "")) for name in ("x", "10", "9")]
+    assert (classes_of([]), classes_of(names)) == ((), ("9", "10", "x"))
     same = data.load("senteval_tree_depth", "test", manual_dir=raw)
     assert [e["label"] for e in same] == [e["label"] for e in parts["test"]]
 
@@ -133,19 +135,22 @@ def test_every_move_is_undone_by_its_labels():
 
 def test_generated_reorderings_restore_their_sentences_and_move_every_way():
     sentences = [tuple(f"w{i}{j}" for j in range(n)) for i, n in enumerate((5, 6, 20, 49, 50) * 20)]
-    made = data.word_reordering(sentences, seed=3, copies=4)
+    named = {"name": "moved", "split": "test", "base": 100}
+    made = data.word_reordering(sentences, seed=3, copies=4, **named)
     used = [s for s in sentences if 6 <= len(s) <= 49]
     assert len(made) == 4 * len(used)
     restored = [restore_word(e["tokens"], e["insert"], e["original"]) for e in made]
     assert restored == [s for s in used for _ in range(4)]
-    ids = [e["example_id"] for e in made]
-    assert len(set(ids)) == len(ids)
+    assert (made.info.name, made.info.split) == ("moved", "test")
+    # the first sentence is left out
+    assert [e["example_id"] for e in made][:5] == [104, 105, 106, 107, 108]
+    assert len({e["example_id"] for e in made}) == len(made)
     shift = [e["insert"] - e["original"] for e in made]
     assert min(shift) < -5
     assert max(shift) > 5
-    again = data.word_reordering(sentences, seed=3, copies=4)
+    again = data.word_reordering(sentences, seed=3, copies=4, base=100)
     assert list(again) == list(made)
-    assert list(data.word_reordering(sentences, seed=4, copies=4)) != list(made)
+    assert list(data.word_reordering(sentences, seed=4, copies=4, base=100)) != list(made)
     with pytest.raises(ValueError, match="copies"):
         data.word_reordering(sentences, copies=0)
 
@@ -164,8 +169,9 @@ def test_inverted_bigrams_differ_in_two_neighbours_that_may_be_swapped():
     rng = np.random.default_rng(0)
     pool = ["the", "The", "film", ",", ".", "works", "well"]
     sentences = [[pool[i] for i in rng.integers(len(pool), size=9)] for _ in range(600)]
-    made = data.bigram_shift(sentences, seed=1)
-    assert made.info.class_names == ("I", "O")
+    made = data.bigram_shift(sentences, seed=1, name="shifted", split="test", base=100)
+    assert made.info == data.SourceInfo("shifted", "test", ("I", "O"))
+    assert [e["example_id"] for e in made] == list(range(100, 700))
     for words, example in zip(sentences, made, strict=True):
         changed = [i for i, w in enumerate(words) if example["tokens"][i] != w]
         if example["label"] == 1:

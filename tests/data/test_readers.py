@@ -87,7 +87,7 @@ BAD = {
     ],
     "sick": [
         ("3\tA dog\tA cat\t4.5", 0, "4 columns; wanted pair_ID"),
-        ("3\tA dog\t\t4.5\tNEUTRAL", 0, "an empty sentence"),
+        ("3\tA dog\t \t4.5\tNEUTRAL", 0, "an empty sentence"),
         ("3\tA\tB\t4\tMAYBE", 0, "unknown label 'MAYBE'; labels are"),
     ],
     "snli": [
@@ -95,6 +95,8 @@ BAD = {
         ("[1]", 0, "not an object with"),
         (snli(["a"], "maybe"), 0, "unknown label 'maybe'"),
         (snli([]), 0, "an empty sentence"),
+        (snli(["a"]).replace('"a"', "3"), 0, "an empty sentence"),
+        (snli(["a"]).replace('"b"', "null"), 0, "an empty sentence"),
     ],
     "trees": [
         ("(TOP (NN a)", 0, "1 not closed"),
@@ -179,6 +181,15 @@ def test_a_bad_item_is_set_aside_with_file_line_and_reason(name, bad, line, reas
         read(form, tmp_path, [good, bad, good], strict=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "limit", "most"), [("sst", "_MAX_NODES", 3), ("srl", "IDS_PER_SENTENCE", 1)]
+)
+def test_more_examples_than_an_item_has_ids_are_set_aside(name, limit, most, tmp_path, monkeypatch):
+    monkeypatch.setattr(f"gatedjax.data.sets._{name}.{limit}", most)
+    with pytest.raises(ValueError, match=r"no usable line, first .*; at most \d are supported"):
+        read(FORMATS[name], tmp_path, [FORMATS[name].write(WORDS)])
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_rows_that_are_written_are_the_rows_that_are_read(name, tmp_path, np_rng):
     form = FORMATS[name]
@@ -187,6 +198,7 @@ def test_rows_that_are_written_are_the_rows_that_are_read(name, tmp_path, np_rng
         ["".join(np_rng.choice(letters, np_rng.integers(1, 6))) for _ in range(size)]
         for size in np_rng.integers(2, 9, 20)
     ]
+    (tmp_path / f"{form.file}.gz").touch()  # the plain file comes first
     source = read(form, tmp_path, map(form.write, rows))
     assert [list(example["tokens"]) for example in source] == [row * form.repeats for row in rows]
     assert source.quarantine == ()

@@ -11,7 +11,7 @@ from gatedjax import data
 from gatedjax.__main__ import main
 from gatedjax._commands import _data_check
 from gatedjax.data import _prepared
-from gatedjax.data.sets import _cbt, _sst
+from gatedjax.data.sets import _cbt
 
 SPLITS = ("train", "validation", "test")
 # set -> the published sizes by split
@@ -104,41 +104,6 @@ def test_other_files_have_the_counts_of_their_makers(name, split, size, shared_d
     if name == "conll_srl":
         arguments = [s[2] for x in source for s in x["spans"] if s[2] not in ("V", "C-V")]
         assert len(arguments) == dict(zip(SPLITS, (81_244, 9_556, 9_313), strict=True))[split]
-
-
-def spans_by_hand(text):
-    """(words, label) of every bracket, by recursion over the characters: another parser."""
-
-    def node(at):
-        label, at, words = int(text[at + 1]), at + 3, []
-        while text[at] != ")":
-            if text[at] == "(":
-                inner, at = node(at)
-                words += inner
-            elif text[at] == " ":
-                at += 1
-            else:
-                end = text.index(")", at)
-                words.append(text[at:end])
-                at = end
-        found.append((" ".join(words), label))
-        return words, at + 1
-
-    found, at = [], 0
-    while at < len(text):
-        _, at = node(at)
-        while at < len(text) and text[at] == "\n":
-            at += 1
-    return found
-
-
-@pytest.mark.slow
-def test_the_spans_of_the_validation_trees_are_those_of_another_parser(shared_data):
-    raw = (shared_data / "sst" / "trees" / "dev.txt").read_text("utf-8")
-    wanted = [(" ".join(map(_sst.word, text.split(" "))), k) for text, k in spans_by_hand(raw)]
-    source = data.load("sst1", "validation", manual_dir=shared_data, level="phrase")
-    found = [(" ".join(x["tokens"]), x["label"]) for x in source]
-    assert collections.Counter(found) == collections.Counter(wanted)
 
 
 @pytest.mark.slow

@@ -10,7 +10,8 @@ import pytest
 
 from gatedjax import data
 from gatedjax.__main__ import main
-from gatedjax.data.sets import _parallel, _srl, _treebank
+from gatedjax.data.sets import _srl, _treebank
+from gatedjax.data.sets._all import SETS
 from tests.data._same import assert_same_set, predicate_row
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -65,7 +66,7 @@ def raw(tmp_path):
         ("val", "A cow.\n", "\n"),
         ("test_2016_flickr", "", ""),
     ):
-        (folder / "multi30k" / f"{part}.en").write_text(f"A dog.\n A  cat. \n{cow}", "utf-8")
+        (folder / "multi30k" / f"{part}.en").write_text(f"A dog.\r\n A  cat. \n{cow}", "utf-8")
         (folder / "multi30k" / f"{part}.de").write_text(f"Ein Hund.\nEine Katze.\n{kuh}", "utf-8")
     return folder
 
@@ -107,10 +108,12 @@ def test_every_predicate_is_an_example_with_its_spans_and_labels(raw):
 def test_roles_are_read_from_folders_gzip_and_windows_lines(raw, tmp_path):
     plain = list(data.load("conll_srl", "test", manual_dir=raw))
     folder = tmp_path / "official"
-    for number, part in enumerate(("train", "development", "test")):
+    for part in ("train", "development", "test"):
         (folder / part / "bc").mkdir(parents=True)
-        text = conll(TWO, NONE, TWO).replace("\n", "\r\n")
-        (folder / part / "bc" / f"a_{number}.v4_gold_conll").write_text(text, "utf-8", newline="")
+        for name, block in (("b", NONE), ("c", TWO), ("a", TWO)):  # read in alphabetical order
+            text = conll(block).replace("\n", "\r\n")
+            file = folder / part / "bc" / f"{name}.v4_gold_conll"
+            file.write_text(text, "utf-8", newline="")
         (folder / part / "bc" / "a.v4_auto_conll").write_text("not to be read", "utf-8")
     assert list(data.load("conll_srl", "test", manual_dir=folder)) == plain
     packed = tmp_path / "packed"
@@ -154,9 +157,11 @@ def test_texts_of_different_length_are_an_error_that_names_both(raw):
     match = r"same number of lines, got 2 in .*train\.en and 1 in .*train\.de"
     with pytest.raises(ValueError, match=match):
         data.load("multi30k", "train", manual_dir=raw)
-    (raw / "multi30k" / "val.de").unlink()
-    with pytest.raises(FileNotFoundError, match=r"val\.en: there is no val\.de next to it"):
-        data.load("multi30k", "validation", manual_dir=raw)
+    for there, gone in (("en", "de"), ("de", "en")):
+        (raw / "multi30k" / f"val.{there}").touch()
+        (raw / "multi30k" / f"val.{gone}").unlink()
+        with pytest.raises(FileNotFoundError, match=rf"val\.{there}: there is no val\.{gone} next"):
+            data.load("multi30k", "validation", manual_dir=raw)
 
 
 def test_a_pair_with_an_empty_side_is_set_aside_once(raw):
@@ -191,11 +196,13 @@ def test_files_of_the_iwslt_organisers_lose_their_tags(tmp_path, capsys):
         for name in ("dev2010", "tst2010"):
             file = tmp_path / f"IWSLT14.TED.{name}.en-ro.{language}.xml"
             xml = f'<doc docid="1">\n<seg id="1"> {escaped} </seg>\n<seg id="2">{texts[1]}</seg>\n'
-            file.write_text(f"{xml}</doc>\n", "utf-8")
+            file.write_text(f'{xml}<seg id="3"> cut\n</doc>\n', "utf-8")
     for split in ("train", "validation", "test"):
         source = data.load("iwslt14_en_ro", split, manual_dir=tmp_path)
         assert [x["text"] for x in source] == ["Hi & bye .", "Yes ."]
         assert source[1]["target"] == "Da ."
+        cut = ["a segment without its end"] * (split != "train")
+        assert [aside.reason for aside in source.quarantine] == cut
         assert source.info.substitute is None  # no official number of lines is published
     assert main(["data", "check", "iwslt14_en_ro", "--manual-dir", str(tmp_path)]) == 0
     assert "OK: every line" in capsys.readouterr().out
@@ -236,7 +243,21 @@ def test_a_prepared_set_equals_the_raw_files(raw, tmp_path, name, capsys):
     assert "OK: every line that was read" in capsys.readouterr().out
 
 
-def test_corpora_are_complete():
-    for corpus in _parallel.DECLARED:
-        assert set(corpus.files.names) == set(corpus.official) == {"train", "validation", "test"}
-        assert all("{}" in name for names in corpus.files.names.values() for name in names)
+@pytest.mark.parametrize(
+    ("name", "asked", "test"),
+    [
+        ("sick", ["sick_train.zip", "sick_trial.zip", "sick_test_annotated.zip"],
+         "sick_test_annotated.zip/SICK_test_annotated.txt"),
+        ("multi30k", [f"{part}.{end}.gz" for part in ("train", "val", "test_2016_flickr")
+                      for end in ("en", "de")], "test_2016_flickr.en.gz"),
+        ("kftt", ["kftt-data-1.0.tar.gz"],
+         "kftt-data-1.0.tar.gz/kftt-data-1.0/data/tok/kyoto-test.en"),
+        ("senteval_tree_depth", ["tree_depth.txt"], "tree_depth.txt"),
+    ],
+)  # fmt: skip
+def test_a_download_asks_for_the_published_files(name, asked, test):
+    files, urls = SETS[name].files, []
+    found = files.download(lambda url: urls.append(url) or Path(url.removeprefix(files.url)))
+    assert urls == [files.url + end for end in asked]
+    assert list(found) == ["train", "validation", "test"]
+    assert str(found["test"]) == test

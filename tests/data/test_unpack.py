@@ -119,8 +119,9 @@ def test_environment_and_command_raise_and_lower_the_limit(trees, monkeypatch, c
     status, said = command("--unpack-limit", "1MB")
     assert (status, "unpacks to more than 1,000,000 bytes" in said) == (1, True)
     assert "FAILED" in said
-    status, said = command("--unpack-limit", "1 boat")
-    assert (status, "--unpack-limit: a size must be bytes" in said) == (2, True)
+    for size in ("1 boat", "0MB"):
+        status, said = command("--unpack-limit", size)
+        assert (status, "--unpack-limit: a size must be bytes" in said) == (2, True)
     monkeypatch.setenv("GATEDJAX_UNPACK_LIMIT", "2MiB")
     assert "unpacks to more than 2,097,152 bytes" in command()[1]
     status, said = command("--unpack-limit", "51MB")

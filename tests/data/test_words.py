@@ -46,6 +46,18 @@ def test_tokenize_splits_as_glove_counts(text, words):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("“Don’t,” said XXXXX (to 'em):", "`` Do n't , '' said @placeholder ( to ` em ) :"),
+        ('"It--Mr. Fox\'s--cost $1,000.50."...', "`` It -- Mr. Fox 's -- cost $ 1,000.50 . '' ..."),
+        ("XXXXXs well-made", "XXXXXs well-made"),
+    ],
+)
+def test_books_are_split_like_the_treebank(text, words):
+    assert _tokenize.treebank_tokens(text) == words.split()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
         ("यह फ़िल्म अच्छी है।", "यह फ़िल्म अच्छी है ।"),  # vowel signs, virama, nukta
         ("un cafe\u0301 bru\u0302le\u0301!", "un caf\u00e9 br\u00fbl\u00e9 !"),
         ("می\u200cخواهم خوب", "می\u200cخواهم خوب"),  # a joiner inside a word
@@ -163,6 +175,10 @@ def test_the_width_is_that_of_the_lines_whose_words_have_no_space(tmp_path, voca
     assert words_in(path, 9) == (3, ["the"])
     path.write_text("New York 1 2 3\nthe 1 2 3\n")
     assert words_in(path, 9) == (3, ["the"])
+    many = [f"w{i}" for i in range(150)]
+    path.write_text("".join(f"{word} 1 2 3\n" for word in many))
+    assert words_in(path, 120) == (3, many[:120])
+    path.write_text("New York 1 2 3\nthe 1 2 3\n")
     np.testing.assert_array_equal(
         data.load_embeddings(path, vocabulary, dim=3).matrix[4], [1, 2, 3]
     )

@@ -24,6 +24,8 @@ from experiments.core.papers import PAPERS
 from gatedjax._utils.json import to_json_values
 from tests.equality._golden import golden, same
 
+pytestmark = pytest.mark.slow
+
 # beside every name without options: the options that make or choose cells
 COMMANDS = {
     "agt": (
@@ -227,7 +229,6 @@ def test_presets_and_defaults_are_what_they_were(paper, wanted):
     same(_presets(paper), wanted[paper]["presets"], paper)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_table_trains_the_cells_that_it_trained_in_their_order(paper, wanted):
     tables = wanted[paper]["tables"]

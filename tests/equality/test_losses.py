@@ -13,11 +13,12 @@ import jax
 import numpy as np
 import pytest
 
-from tests._slow import slow_but
 from tests.equality import test_parameters
 from tests.equality._golden import digest, golden, leaves, same
 from tests.models._losses import losses, total_loss, with_dropout
 from tests.models._passes import DRAWS, watch
+
+pytestmark = pytest.mark.slow
 
 LOSSES = losses()
 RNGS = {"dropout": 1, "gate": 2}
@@ -117,16 +118,13 @@ def test_parameters_have_the_paths_and_shapes_that_they_had(name):
     same(test_parameters.described(name), golden("parameters")[name], name)
 
 
-@pytest.mark.parametrize(
-    "name", slow_but(LOSSES, "AGT", "GA-Net, local", "RAU", "language", "probe")
-)
+@pytest.mark.parametrize("name", LOSSES)
 def test_loss_and_gradient_with_dropout_and_gates_are_what_they_were(name):
     here = described(name)
     same(here["draws"], golden("losses")[name]["draws"], f"{name}, keys of random draws")
     compare(name, here)
 
 
-@pytest.mark.slow
 def test_every_task_is_here_and_draws():
     wanted = golden("losses")
     assert wanted.keys() == LOSSES.keys()

@@ -190,6 +190,7 @@ def test_a_page_opens_with_the_papers_numbers_and_ours():
         ((90.1, 90.2, 90.3), (), "perplexity", "reproduced", False),
         ((80.1, 80.2, 80.3), (), "perplexity", "reproduced", True),
         ((95.1, 95.2, 95.3), (), "perplexity", "ruled out", False),
+        ((95.0, 95.1, 95.2), (80.0,), "points", "reproduced", True),  # the last step of one seed
         ((89.8, 89.9), (), "points", None, False),
         ((89.8,), (), "points", None, False),
     ],

@@ -81,6 +81,7 @@ def test_a_single_seed_has_a_difference_and_no_interval():
     assert (found.difference, found.test, found.last) == (0.5, None, None)
     assert found.cells() == ["+50.00 (n=1 seeds)", "-", "these runs (n=1)", "-"]
     assert sentence("d", "A", "B", found) == ("d, A minus B: +0.5000 (accuracy), these runs (n=1).")
+    assert compare(*([classifier(s, one) for s in (1, 2)] for one in "10")).test is None
 
 
 def test_the_score_of_a_seed_is_its_recorded_accuracy_and_the_last_step_stands_beside(tmp_path):

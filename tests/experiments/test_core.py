@@ -469,7 +469,6 @@ def test_an_option_of_some_tables_is_refused_by_the_others(tmp_path, capsys):
     args = ["figure1", "--rows", "5", "--results", str(tmp_path / "results")]
     for owners, named in {
         ("table1",): "table1",
-        ("table1", "table2"): "table1 and table2",
         ("table1", "table2", "table3"): "table1, table2 and table3",
     }.items():
         owning = type("Owning", (MoreOptions,), {"owned": {"rows": owners}})

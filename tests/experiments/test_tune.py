@@ -58,8 +58,9 @@ def write_trials(tmp_path, *systems, **entries):
         for name in systems
         for rate, dropout, loss in values
     ]
+    by_accuracy = [{k: v for k, v in record.items() if k != "loss"} for record in records]
     path = tmp_path / "tuning.json"
-    path.write_text(json.dumps(records), encoding="utf-8")
+    path.write_text(json.dumps(by_accuracy + records), encoding="utf-8")
     return path
 
 
@@ -160,8 +161,15 @@ def test_the_search_of_ga_net_varies_the_gates_only_of_ga_net(tmp_path, made):
     args = [*POLARITY, "--temperatures", "0.5", *folders(tmp_path)]
     for system in ("ganet", "soft"):
         assert ga_net_tune.main([*args, "--system", system]) == 0
-    records = json.loads((tmp_path / "r" / "tuning.json").read_text(encoding="utf-8"))
-    assert [len(record["values"]) for record in records] == [5, 5, 3, 3]
+    assert ga_net_tune.main(["--data", "imdb", "--system", "soft", *folders(tmp_path)]) == 0
+    path = tmp_path / "r" / "tuning.json"
+    records = json.loads(path.read_text(encoding="utf-8"))
+    assert [len(record["values"]) for record in records[:5]] == [5, 5, 3, 3, 3]
+    # that of IMDB chooses by accuracy, and such a trial is none that is chosen by loss
+    assert ["loss" in record for record in records[:5]] == [True] * 4 + [False]
+    write_json(path, [{k: v for k, v in one.items() if k != "loss"} for one in records[2:3]])
+    assert ga_net_tune.main([*args, "--system", "soft"]) == 0
+    assert json.loads(path.read_text(encoding="utf-8"))[1:] == records[2:4]
     assert made[0].workdir == str(tmp_path / "w" / "polarity-ganet-0.001-32-0.1-0.5-0.001-0-20")
 
 

@@ -87,6 +87,7 @@ def test_two_numbers_of_cores_are_told_apart_after_step_50(capsys):
         ([1.25, 0.71], ["usable cores 1 there, 2 here"], 1, "NOT equal, from step 100 on"),
         ([1.25, 0.687914], [], 0, "equal, within 0.001, with other digits from step 100 on"),
         ([1.2500001, 0.687913], [], 1, "NOT equal, from step 50 on"),
+        ([1.2512, 0.687913], ["x"], 0, "equal, within 0.001, with other digits from step 50 on"),
         ([1.25, 0.71], [], 1, "NOT equal, from step 100 on"),
         ([1.25, float("nan")], ["jax 1 there, 2 here"], 1, "NOT equal, from step 100 on"),
     ):
@@ -105,6 +106,7 @@ def test_a_record_is_compared_by_its_losses_and_then_by_its_curve(lines):
     assert [(point.step, point.after) for point in points] == [
         (2, 0), (4, 0), (6, 0), (8, 0), (10, 0), (12, 6), (18, 12),
     ]  # fmt: skip
+    assert recorded_losses(record, 1) == points[:1]
     logged = [(11, 1.0), (12, 2.0), (13, 4.0)]
     assert points[5].repeated(logged) == 1.5
     assert points[0].repeated([(1, 5.0), (2, 1.0)]) == 1.0
@@ -115,8 +117,9 @@ def test_a_record_is_compared_by_its_losses_and_then_by_its_curve(lines):
 
 
 def test_an_older_record_is_compared_by_its_curve(record, capsys):
-    status, text = verified(record(first_losses=None), capsys)
+    status, text = verified(record(first_losses=None, lanes=2), capsys)
     assert status == 0
+    assert "(2 seeds in one program there, 1 here)" in text
     assert "verdict: equal, in all digits of the record" in text
     text = refused(verify.main, record(first_losses=None, train_curve=None), capsys)
     assert "must have the training loss of the first steps" in text
@@ -139,10 +142,12 @@ def test_a_record_with_an_option_that_is_gone_cannot_be_repeated(record, capsys)
 def test_word_vectors_may_lie_elsewhere_but_are_those_of_the_record(tmp_path, capsys, monkeypatch):
     paper = paper_named("agt")
     config = with_changes(config_of(paper, "sst1", 0), {"data.embeddings": "mine/vectors.txt"})
-    first = {"first_losses": [[50, 1.5]], "hardware": hardware(), "system": "agt"}
+    there = hardware() | {"devices": 3}
+    first = {"first_losses": [[50, 1.5]], "hardware": there, "system": "agt"}
     first |= {"train_curve": []}
     save(paper.store(tmp_path / "agt"), "sst1", "agt", [record_of(paper, config, "11", **first)])
-    trained = []
+    trained, devices = [], []
+    monkeypatch.setattr(verify, "prepare_cpu", devices.append)
 
     def first_lines(paper, config, last):
         trained.append(config.data.embeddings)
@@ -155,7 +160,7 @@ def test_word_vectors_may_lie_elsewhere_but_are_those_of_the_record(tmp_path, ca
     assert "verdict: equal" in text
     text = refused(verify.main, [*asked, "other.txt"], capsys)
     assert "the record has data.embeddings vectors.txt, wanted other.txt" in text
-    assert trained == ["elsewhere/vectors.txt"]
+    assert (trained, devices) == (["elsewhere/vectors.txt"], [3, 3])
 
 
 @pytest.mark.slow

@@ -971,6 +971,8 @@ def test_a_page_of_many_classes_has_effects_if_they_fit(browser, tmp_path):
 
 def test_the_data_of_a_page_are_those_of_the_network(explorer):
     data = payload(explorer, TEXT)
+    assert data["about"]["modes"] == ["threshold", "density", "open"]
+    assert not any(made["layered"] for made in data["about"]["models"])
     ratios = np.frombuffer(base64.b64decode(data["models"][0]["probabilities"]), "<f4")
     shares = np.frombuffer(base64.b64decode(data["models"][0]["attention"]), "<u2") / 65535
     patterns = patterns_of(len(TOKENS))

@@ -80,6 +80,7 @@ def test_an_answer_is_that_of_the_network_itself(both, state):
     is_soft = state["mode"] in ("expected", "relaxed")
     same(gated, pure(made, TOKENS, gates, soft=is_soft))
     np.testing.assert_allclose(gated["gates"], gates, atol=TIGHT)
+    assert gated["free"] == [gate > 0.5 for gate in free]
     base, _ = pure(made, TOKENS, free, soft=is_soft)
     np.testing.assert_allclose(gated["base"], base, atol=TIGHT)
     assert gated["share"] == pytest.approx(np.mean(gates), abs=TIGHT)
@@ -103,6 +104,8 @@ def test_all_gates_shut_and_which_rule_then_holds(both):
     assert one["rule"] == "max_gate"
     assert [i for i, is_read in enumerate(one["read"]) if is_read] == [int(np.argmax(one["open"]))]
     same(one, pure(both.models[0], TOKENS, [0.0] * len(TOKENS)))
+    soft = both.answer({"text": TEXT, "forced": shut, "mode": "expected"})["models"][0]
+    assert soft["rule"] is None
 
 
 def test_empty_unknown_and_long_texts(both):
@@ -115,6 +118,7 @@ def test_empty_unknown_and_long_texts(both):
     some = both.answer({"text": "a xyzzy"})
     assert some["notes"] == []
     assert some["models"][0]["known"] == [True, False]
+    assert both.answer({"text": "a xyzzy", "forced": {"2": True}}) == some  # there is no such word
     assert both.layers({"text": TEXT})["models"] == [None, None]
     answer = Explorer([model(max_len=20)], ["short"]).answer({"text": "dull " * 5000})
     assert "5,000 words; the first 1,000" in answer["notes"][0]
@@ -133,8 +137,10 @@ def test_empty_unknown_and_long_texts(both):
         ({"density": float("nan")}, "density must be"),
         ({"seed": True}, "seed must be"),
         ({"seed": -1}, "seed must be"),
+        ({"seed": 2**32}, "seed must be"),
         ({"forced": []}, "forced must be an object"),
         ({"forced": {"-1": True}}, "forced must be an object"),
+        ({"forced": {"\u0663": True}}, "forced must be an object"),
         ({"forced": {"1": 1}}, "forced must be an object"),
         ({"forced": {"9" * 5000: True}}, "forced must be an object"),
     ],
@@ -151,11 +157,22 @@ def test_draws_follow_their_seed_and_no_length():
     np.testing.assert_array_equal(draw(60, 1), draw(60, 1))
     np.testing.assert_array_equal(draw(60, 1)[:40], draw(40, 1))
     assert (draw(60, 1) != draw(60, 2)).any()
+    odds = np.random.default_rng(1).logistic(size=60) / 2.0  # at temperature 2
+    relaxed = gates_of(p, State(mode="relaxed", seed=1), 2.0)
+    np.testing.assert_allclose(relaxed, 1 / (1 + np.exp(-odds)), rtol=1e-6)
+    for density, wanted in ((0.0, [1, 0, 0]), (0.5, [1, 1, 0])):  # at least a word; the first
+        state = State(mode="density", density=density)
+        assert gates_of(p[:3], state, 1.0).tolist() == wanted
 
 
-def test_other_models_are_refused():
+def test_other_models_are_refused_equal_names_numbered_and_a_closed_page_answers_nothing(both):
     with pytest.raises(ValueError, match="of the kind 'tags'"):
         Explorer([types.SimpleNamespace(kind="tags")], ["tagger"])
+    shown = Explorer(both.models, ["a", "a"])
+    assert [one["name"] for one in shown.about()["models"]] == ["a (1)", "a (2)"]
+    assert shown.close()
+    with pytest.raises(ValueError, match="the explorer must be open"):
+        shown.answer({"text": TEXT})
 
 
 ROWS = [(f"{first} {second} film {third}", label)
@@ -184,7 +201,7 @@ def test_the_curve_is_accuracy_under_thresholds(both, sentences):
         ]
         assert accuracy == pytest.approx(np.mean(right))
         assert share == pytest.approx(np.mean(np.concatenate([one["gates"] for one in found])))
-    assert soft["share"] == [1.0]
+    assert (soft["share"], soft["threshold"]) == ([1.0], [0.0])
 
 
 def test_thresholds_lie_between_probabilities_and_open_a_share_of_them(np_rng):
@@ -394,6 +411,7 @@ def test_layers_are_those_of_the_network(name):
             np.testing.assert_allclose(layer["pairs"], selection.weights[0, head], atol=6e-5)
             chosen = selection.gates[0, head % selection.gates.shape[1]] > 0.5
             np.testing.assert_array_equal(layer["selected"], chosen)
+            assert layer["uniform"] == 1 / len(TOKENS)
     assert shown.layers({"text": " "})["models"] == [None]
 
 

@@ -66,6 +66,7 @@ def test_texts_without_words_and_options_of_networks(shown):
     answer = shown.answer({"text": " "})
     assert (answer["models"], answer["notes"]) == ([None], ["No word yet: type a sentence."])
     assert shown.removal({"text": TEXT})["models"] == [None]
+    assert shown.about()["modes"] == []
     assert shown.answer(shown.about()["example"])["models"][0] is not None
 
 

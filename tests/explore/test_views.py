@@ -9,7 +9,8 @@ import pytest
 
 from gatedjax.explore._engine import Explorer, open_model
 from gatedjax.explore._offline import offline_page
-from gatedjax.explore._views import PAIRED
+from gatedjax.explore._state import State
+from gatedjax.explore._views import PAIRED, grid
 from gatedjax.models import SSANTranslator
 from gatedjax.text.answers._explain import explain
 from gatedjax.text.models._reader import Reader, question
@@ -151,10 +152,11 @@ def test_a_translation_is_that_of_gatedjax_translate(translators):
         layers[0]["pairs"], np.mean([layers[1]["pairs"], layers[2]["pairs"]], axis=0), atol=1e-4
     )
     assert layers[3]["selected"] is not None
+    assert layers[0]["uniform"] == 1 / len(layers[0]["columns"])
 
 
 @pytest.mark.slow
-def test_the_alignment_is_what_the_decoder_attends_to(translators):
+def test_the_alignment_is_what_the_decoder_attends_to(translators, monkeypatch):
     """Gathered with these weights, the values are what the layer's own attention gives."""
     view = translators.views[0]
     (ids,) = encode(view._translator.bpe, [LINES[1]])
@@ -179,6 +181,15 @@ def test_the_alignment_is_what_the_decoder_attends_to(translators):
     for one, other in zip(selections, output.selections, strict=True):
         size = len(ids)
         np.testing.assert_allclose(one.weights[:, :, :size, :size], other.weights, atol=TIGHT)
+    # a word has the mean over its own pieces; the last of this target is the stop token
+    monkeypatch.setattr(view, "_translating", lambda ids: target)
+    shown = view.layers(State(text=LINES[1]))
+    words, columns = (np.array(view._translator.bpe.words(of)) for of in (target[:-1], ids[:-1]))
+    for head, layer in zip(weights[0], shown[1:3], strict=True):
+        for word, row in enumerate(layer["pairs"]):
+            mean = head[np.flatnonzero(words == word)].mean(axis=0)
+            wanted = [mean[:-1][columns == column].sum() for column in range(columns[-1] + 1)]
+            np.testing.assert_allclose(row, [*wanted, mean[-1]], atol=1e-4)
 
 
 def test_what_is_not_translated(translators):
@@ -232,6 +243,7 @@ def test_pairs_that_are_not_there_or_too_long():
     assert answer["models"] == shown.layers({"text": "a"})["models"] == [None]
     (layers,) = shown.layers({"text": "a " * 60, "hypothesis": "b"})["models"]
     assert (len(layers[0]["pairs"]), layers[0]["cut"]) == (PAIRED, True)
+    assert grid("", np.ones((2, PAIRED + 1)), "ab", "c" * (PAIRED + 1))["cut"]
 
 
 def test_what_only_gates_have_is_refused(readers):

@@ -50,7 +50,7 @@ def test_a_run_becomes_a_folder(workdir, tmp_path, capsys):
         assert part in card.read_text()
     status, _, err = _command(capsys, *options)
     assert status == 2
-    assert "overwrite" in err
+    assert "--overwrite replaces it" in err
     # the results of another step are left out
     (workdir / "results.json").write_text(json.dumps(results | {"best_step": 10}))
     assert _command(capsys, *options, "--overwrite")[0] == 0

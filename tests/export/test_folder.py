@@ -54,7 +54,9 @@ def test_parameters_that_are_not_finite_are_refused(tmp_path, bad, dtype):
 
 def test_card_says_what_is_known(tmp_path):
     card = dataclasses.replace(CARD, data=f"{CARD.data} caf\udce9.csv")  # a name that is no text
-    folder = export.save(tmp_path / "model", PARAMS, config={"hidden": 3}, card=card)
+    params = PARAMS | {"bias": np.ones(2)}
+    config = {"hidden": 3, "fence": "```"}
+    folder = export.save(tmp_path / "model", params, config=config, card=card)
     text = (folder / "README.md").read_text(encoding="utf-8")
     for part in (
         hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest(),
@@ -64,14 +66,16 @@ def test_card_says_what_is_known(tmp_path):
         r"The embedded polarity corpus. caf\udce9.csv",
         "0.912346",
         "## Seeds\n\n0, 1\n",
-        "6 numbers in 1 arrays.",
+        "8 numbers in 2 arrays.",
+        "````json\n",
         "dense.kernel",
         '"hidden": 3',
     ):
         assert part in text
     export.load(folder)
-    folder = export.save(tmp_path / "lexicon", PARAMS, config={"network": "lexicon"}, card=CARD)
-    assert "tags" not in (folder / "README.md").read_text()
+    for name in ("lexicon", "linear"):
+        folder = export.save(tmp_path / name, PARAMS, config={"network": name}, card=CARD)
+        assert "tags" not in (folder / "README.md").read_text()
     folder = export.save(tmp_path / " ", PARAMS, config={})  # a name that is no title
     assert "# model\n" in (folder / "README.md").read_text()
 
@@ -117,7 +121,14 @@ def test_an_existing_folder_is_kept_unless_told_otherwise(tmp_path):
     (folder / "thesis.tex").touch()
     with pytest.raises(FileExistsError, match=r"save did not write: thesis\.tex"):
         export.save(folder, PARAMS, config={}, overwrite=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    # a list of digests that is not one of a model
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.tex").touch()
+    (mine / "SHA256SUMS").write_text(f"{hashlib.sha256().hexdigest()}  thesis.tex\n")
+    with pytest.raises(FileExistsError, match=r"save did not write: thesis\.tex"):
+        export.save(mine, PARAMS, config={}, overwrite=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "model"]
 
 
 def test_a_link_to_a_folder_stays_and_leads_to_the_new_model(tmp_path):
@@ -134,8 +145,9 @@ def test_a_link_to_a_folder_stays_and_leads_to_the_new_model(tmp_path):
 def test_a_file_and_folders_with_the_names_of_a_model_are_not_removed(tmp_path):
     file = tmp_path / "config.json"
     file.write_text("mine")
-    with pytest.raises(NotADirectoryError, match=r"config\.json must be a folder, got a file"):
-        export.save(file, PARAMS, config={}, overwrite=True)
+    for place in (file, file / "model"):
+        with pytest.raises(NotADirectoryError, match=r"config\.json must be a folder, got a file"):
+            export.save(place, PARAMS, config={}, overwrite=True)
     assert file.read_text() == "mine"
     folder = export.save(tmp_path / "model", PARAMS, config={})
     (folder / "README.md").unlink()

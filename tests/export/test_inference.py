@@ -9,6 +9,7 @@ import pytest
 
 from gatedjax import export
 from gatedjax import functional as F
+from gatedjax.export._card import facts_of
 from gatedjax.functional import _directions
 from gatedjax.models import GANet, GANetConfig
 from tests._grouped import grouped
@@ -54,7 +55,7 @@ def data(params):
 
 @pytest.fixture(scope="module")
 def inference(data):
-    return export.load_inference(data)
+    return export.load_inference(bytearray(data))
 
 
 @pytest.mark.slow
@@ -96,10 +97,13 @@ def test_a_shape_may_take_sizes_from_the_example():
 
 
 def test_a_folder_predicts_without_the_models_code(tmp_path, params, data):
-    folder = export.save(tmp_path / "model", params, config={"model": CONFIG}, inference=data)
+    config = facts_of("text") | {"model": CONFIG}
+    folder = export.save(tmp_path / "model", params, config=config, inference=data)
     program = folder / "model.jax_export"
     assert program.read_bytes() == data
-    assert "load_predictor" in (folder / "README.md").read_text()
+    # the line before has a class that loads the folder
+    loads = "from gatedjax import export\npredict = export.load_predictor('model')"
+    assert loads in (folder / "README.md").read_text()
     batch = _batch(5)
     predict = export.load_predictor(folder)
     np.testing.assert_allclose(predict(batch)["logits"], _apply(params, batch).logits, **F32)

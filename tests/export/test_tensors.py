@@ -32,14 +32,6 @@ def _assert_same(got, wanted):
     chex.assert_trees_all_equal(got, wanted)
 
 
-def test_params_come_back_with_their_dtypes(tmp_path, np_rng):
-    params = _params(np_rng)
-    got = load_params(save_params(tmp_path / "p.safetensors", params))
-    _assert_same(got, params)
-    assert got["dense"]["bias"].dtype == ml_dtypes.bfloat16
-    assert [path.name for path in tmp_path.iterdir()] == ["p.safetensors"]
-
-
 class Pair(NamedTuple):
     first: Any
     second: Any
@@ -111,6 +103,13 @@ def test_bfloat16_keeps_every_bit(tmp_path):
     np.testing.assert_array_equal(got.view(np.uint16), bits)
 
 
+def test_every_dtype_of_a_file_is_that_of_like(tmp_path):
+    names = [f"{kind}{size}" for kind in ("int", "uint") for size in (8, 16, 32, 64)]
+    names += ["bool", "float16", "bfloat16", "float32", "float64", "complex64"]
+    tree = {name: np.ones(2, name) for name in names}
+    _assert_same(load_params(save_params(tmp_path / "p.safetensors", tree), tree), tree)
+
+
 def test_transposed_and_strided_arrays_keep_their_values(tmp_path):
     # safetensors writes memory as it lies and ignores strides
     base = np.arange(24, dtype=np.float32).reshape(4, 6)
@@ -156,12 +155,12 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatc
         ({"a.b": [np.ones(2)]}, ValueError, "keys without dots, got 'a.b'"),
         ({"a": [{"b.c": np.ones(2), "b": {"c": np.ones(1)}}]}, ValueError, "each name once"),
         ({"a": {0: np.ones(2)}}, TypeError, "str keys, got 0 below 'a'"),
-        ({"a.b": np.ones(2)}, ValueError, "keys without dots, got 'a.b'"),
         ({"a": {}}, ValueError, "at least one array, got an empty dict"),
         ([(), None], ValueError, "at least one array, got an empty list"),
         ({"": np.ones(2)}, ValueError, "empty part"),
-        ({"../up": np.ones(2)}, ValueError, "dots"),
         ({"a/b": np.ones(2)}, ValueError, "looks like a path"),
+        ({"a\\b": np.ones(2)}, ValueError, "looks like a path"),
+        ({"~a": np.ones(2)}, ValueError, "looks like a path"),
         ({"a\n": np.ones(2)}, ValueError, "cannot be printed"),
         ({"a": np.array(["x"])}, TypeError, "must have a dtype that files can hold"),
         ({"a": (jax.random.key(0),)}, TypeError, r"plain arrays, got key<fry> at 'a\.0'"),

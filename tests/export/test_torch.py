@@ -164,6 +164,8 @@ def test_weights_go_to_torch_and_back_without_the_change_of_a_bit(cell, layers, 
     assert [array.shape for array in written.values()] == list(shapes.values())
     assert {array.dtype for array in written.values()} == {np.dtype("float32")}
     assert all(array.flags.c_contiguous for array in written.values())
+    wide = TO_TORCH[cell](jax.tree.map(np.float64, params))
+    assert {array.dtype for array in wide.values()} == {np.dtype("float64")}
     found = read(written, "encoder.rnn")
     same = functools.partial(jax.tree.map, np.testing.assert_array_equal)
     same(export.recurrent_params(found), params)
@@ -197,6 +199,7 @@ def test_weights_take_their_place_in_a_model(np_rng):
     layers = export.lstm_from_torch(draw_state_dict(np_rng, 4))
     new = export.replace_params(params, "backbone", export.recurrent_params(layers))
     assert jax.eval_shape(model.apply, {"params": new}, batch).logits.shape == (1, 2)
+    jax.tree.map(np.testing.assert_array_equal, export.replace_params(params, "", new), new)
     before, after = (tree["backbone"]["layer_1"]["backward"] for tree in (params, new))
     np.testing.assert_array_equal(after["kernel"], layers[1][1].input)
     assert not before["kernel"].any()

@@ -198,21 +198,6 @@ def test_scores_of_ten_thousand_give_one_hot_attention_and_finite_gradients(np_r
         assert np.all(np.isfinite(gradient))
 
 
-def test_bfloat16_products_choose_the_words_that_float32_chooses(np_rng):
-    shapes = [(200, 8, 16), (5, 16, 16), (5, 16)]
-    words, kernels, vectors = (jnp.asarray(np_rng.normal(size=s), jnp.float32) for s in shapes)
-    select = jax.jit(F.selection_vectors)
-    selected, attention = select(words, 0.25 * kernels, vectors)
-    narrow = select(words.astype(jnp.bfloat16), (0.25 * kernels).astype(jnp.bfloat16), vectors)
-    assert narrow[0].dtype == jnp.bfloat16
-    assert narrow[1].dtype == jnp.float32
-    np.testing.assert_allclose(narrow[1].sum(-1), 1.0, **F32)
-    same = jnp.argmax(narrow[1], -1) == jnp.argmax(attention, -1)
-    assert np.mean(same) > 0.99
-    assert not np.array_equal(narrow[1], attention)
-    np.testing.assert_allclose(narrow[0].astype(jnp.float32), selected, atol=0.1)
-
-
 def test_stacks_keep_states_and_gates_in_float32_under_bfloat16_products(np_rng):
     arguments = draw(np_rng)
     *_, wide_gated, wide_highway = everything(*arguments, MASK)

@@ -255,6 +255,9 @@ LIKE_THE_FIRST = {
 # name -> a result of float32 for x and y of bfloat16, or of either
 WIDE = {
     "scaled_dot_product": F.scaled_dot_product,
+    "selection_vectors": lambda x, y: F.selection_vectors(
+        x, jnp.ones((2, 4, 5)), jnp.ones((2, 5)), keys=y
+    )[1],
     "selective_attention": lambda x, y: F.selective_attention(x, x, y, jnp.ones((2, 3, 3)))[1],
     "gated_attention of a vector": lambda x, y: F.gated_attention(x, y[:, 0])[1],
     "selection_counts": lambda x, y: F.selection_counts(x[None]),

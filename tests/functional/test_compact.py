@@ -106,10 +106,10 @@ find_open = jax.jit(open_indices, static_argnames="capacity")
 # ---- the indices
 
 
-@pytest.mark.parametrize("capacity", [1, np.int64(4), 7])
+@pytest.mark.parametrize("capacity", [1, np.int64(4), 7, 100])
 def test_indices_equal_the_loop(capacity):
     got = find_open(GATES, MASK, capacity=capacity)
-    for mine, want in zip(got, open_loop(OPEN, capacity), strict=True):
+    for mine, want in zip(got, open_loop(OPEN, min(capacity, T)), strict=True):
         np.testing.assert_array_equal(mine, want)
     assert [a.dtype for a in got] == [jnp.int32, jnp.bool_, jnp.int32]
 
@@ -135,13 +135,6 @@ def test_nan_and_negative_gates_are_closed():
     np.testing.assert_array_equal(indices, [[1, 3, 0]])
     np.testing.assert_array_equal(valid, [[True, True, False]])
     np.testing.assert_array_equal(overflow, [0])
-
-
-def test_capacity_beyond_the_row_means_the_row():
-    indices, valid, overflow = open_indices(GATES, capacity=100)
-    assert indices.shape == valid.shape == (B, T)
-    np.testing.assert_array_equal(valid.sum(axis=-1), GATES.sum(axis=-1))
-    np.testing.assert_array_equal(overflow, 0)
 
 
 # ---- the pool

@@ -262,17 +262,3 @@ def test_padding_runs_on_the_carry_of_a_reset_where_the_initial_one_is_never_use
 
     want = jax.grad(lambda weights: alone(step, weights, ones, xs, MASK, False))(weights)
     np.testing.assert_allclose(jax.grad(ours)(weights), want, **F64)
-
-
-@pytest.mark.parametrize("name", ["lstm_step", "gru_step", "rau_step"])
-def test_a_step_is_the_body_of_a_scan_and_its_output_has_the_dtype_of_the_input(name):
-    call = calls()[name]
-    carry = call.rows.get("carry", call.rows.get("hidden"))
-    step = functools.partial(getattr(F, name), call.shared)
-    x = np.asarray(call.rows["x"], jnp.bfloat16)
-    new, output = jax.eval_shape(step, carry, x)
-    assert output.dtype == jnp.bfloat16
-    assert jax.tree.leaves(new)[0].dtype == np.float32
-    xs = np.stack([call.rows["x"]] * 2)
-    _, outputs = jax.jit(lambda carry, xs: jax.lax.scan(step, carry, xs))(carry, xs)
-    assert outputs.shape == (2, *jax.tree.leaves(new)[0].shape)

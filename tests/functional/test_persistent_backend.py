@@ -243,6 +243,9 @@ def test_the_cache_can_be_turned_off(compiler, monkeypatch):
     monkeypatch.delenv("GATEDJAX_KERNEL_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(compiler))
     assert _compiler.cache_folder() == compiler / "gatedjax" / "kernels"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(_compiler.Path, "home", fail)
+    assert _compiler.cache_folder() is None
 
 
 def test_a_missing_compiler_means_the_scan(monkeypatch):

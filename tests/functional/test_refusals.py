@@ -102,10 +102,7 @@ TABLE = {
             TypeError,
         ),
         (lambda: F.example_dropout(FLOATS, "0.5", KEYS), "rate|number|'0.5'", TypeError),
-        (
-            lambda: F.example_dropout(FLOATS, ones(1) / 2, KEYS),
-            "rate|number|(1,)",
-        ),
+        (lambda: F.example_dropout(FLOATS, ones(1) / 2, KEYS), "rate|number|(1,)"),
         (lambda: F.byte_dropout(FLOATS, 1.0, FLOATS.astype("uint8")), "rate|[0, 1)|1.0"),
         (lambda: F.example_keys(KEYS[0], ONE), "example_id|integers|float32", TypeError),
         (lambda: F.example_keys(KEYS[0], INTS), "example_id|[B]|(2, 3)"),
@@ -270,11 +267,7 @@ TABLE = {
             change("highway_stack", F.HighwayWeights(ones(3, 3, 6), ones(2, 6))),
             "bias|(3, 6)|(2, 6)",
         ),
-        (
-            change("highway_stack", F.HighwayWeights(ones(2, 3, 6), ones(2, 6, kind=int))),
-            "bias|int32",
-            TypeError,
-        ),
+        (lambda: F.highway_stack(FLOATS, F.HighwayWeights(FLOATS, INTS)), "bias|int32", TypeError),
         (change("highway_stack", inputs=ones()), "inputs|[..., D]|()"),
     ],
     "selective_attention": [

@@ -15,9 +15,10 @@ import pytest
 from gatedjax import models
 from tests._drawn import drawn
 from tests._grouped import grouped, option
-from tests._slow import slow_but
 from tests.models._losses import MAKERS, Loss, make, rates_of, total_loss, with_dropout
 from tests.models._passes import DRAWS, RNGS, watch
+
+pytestmark = pytest.mark.slow
 
 
 class Pass:
@@ -158,10 +159,7 @@ def test_every_configuration_with_a_rate_of_dropout_is_here():
 # the others have the encoder of the probe, and their sites are counted below
 @pytest.mark.parametrize(
     "name",
-    slow_but(
-        [name for name in MAKERS if name not in ("ssan_reordering", "ssan_tagger")],
-        *("agt", "rau", "rau_language", "ssan_probe"),
-    ),
+    [name for name in MAKERS if name not in ("ssan_reordering", "ssan_tagger")],
 )
 def test_rates_act_at_each_site_in_training_alone_and_no_two_sites_share_their_bits(name):
     one = case(name)
@@ -234,7 +232,7 @@ def test_every_variant_has_the_sites_of_its_options(name, options):
     assert found == +wanted
 
 
-@pytest.mark.parametrize("name", slow_but(list(MAKERS), "rau"))
+@pytest.mark.parametrize("name", list(MAKERS))
 def test_each_rate_acts_without_the_others(name):
     one = case(name)
     config, shapes = one.task.model.config, one.shapes

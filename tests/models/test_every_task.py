@@ -12,10 +12,11 @@ import pytest
 
 from gatedjax import models
 from tests._modes import MODES, assert_same, run
-from tests._slow import slow_but
 from tests.models._losses import MAKERS, VOCABULARY, losses, make, total_loss, with_dropout
 from tests.models._passes import RNGS, in_numpy
 from tests.tolerances import F32
+
+pytestmark = pytest.mark.slow
 
 # every rate of dropout acts: its bits belong to the examples too
 LOSSES = {
@@ -83,7 +84,7 @@ def test_the_word_vectors_that_a_task_freezes_are_among_its_parameters(name):
     assert make(name, freeze_embeddings=False, **given).task.frozen == ()
 
 
-@pytest.mark.parametrize("name", slow_but(list(MAKERS), "ga_reader"))
+@pytest.mark.parametrize("name", MAKERS)
 def test_a_loss_needs_no_numbers_of_examples(name):
     one = make(name)
     given = {key: value for key, value in one.batch.items() if key != "example_id"}
@@ -99,9 +100,7 @@ TRACED = [(mode, name) for mode in MODES for name in NETWORKS]
 TRACED += [("explicit", name) for name in LOSSES if name not in NETWORKS]
 
 
-@pytest.mark.parametrize(
-    ("mode", "name"), slow_but(TRACED, *(("explicit", name) for name in NETWORKS))
-)
+@pytest.mark.parametrize(("mode", "name"), TRACED)
 def test_loss_gradient_and_evaluation_are_traced(name, mode):
     """Where the modes ask more of a program than one device does, they refuse it while tracing."""
     case = LOSSES[name]
@@ -116,7 +115,6 @@ def found_in(mode, name):
     return run(mode, function, *arguments(LOSSES[name]))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "name"), ON_DEVICES)
 def test_loss_and_gradient_are_those_of_one_device(name, mode):
     assert_same(found_in(mode, name), found_in("one", name), ROUNDING.get(name, F32))
@@ -145,9 +143,7 @@ def in_other_company(batch, by_word):
     return other
 
 
-@pytest.mark.parametrize(
-    "name", slow_but([name for name in NETWORKS if name != "language"], "AGT", "RAU", "probe")
-)
+@pytest.mark.parametrize("name", [name for name in NETWORKS if name != "language"])
 def test_padding_order_rows_that_do_not_count_and_two_devices_change_nothing(name):
     case = LOSSES[name]
     batch = in_other_company(case.batch, name in BY_WORD)
@@ -159,7 +155,6 @@ def test_padding_order_rows_that_do_not_count_and_two_devices_change_nothing(nam
     assert_same((metrics, gradient), (want_metrics, want_gradient), tolerance)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in LOSSES if name not in NETWORKS])
 def test_padding_order_and_rows_that_do_not_count_change_no_loss(name):
     case = LOSSES[name]

@@ -9,6 +9,8 @@ import pytest
 from tests.models._losses import make, total_loss
 from tests.models._passes import RNGS, in_numpy
 
+pytestmark = pytest.mark.slow
+
 
 @in_numpy
 def log_probs_of(task, params, batch):

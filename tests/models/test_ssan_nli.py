@@ -163,10 +163,3 @@ def test_predictions_tell_of_the_first_sentence_and_metrics_of_both(np_rng):
     plain, params = made(select_layers=())
     metrics, _ = jax.eval_shape(SSANNLITask(plain).evaluate, params, batch)
     assert "selected_1" not in metrics
-
-
-@pytest.mark.parametrize("t2t", ["multi_dim", "dot"])
-def test_the_cap_is_that_of_the_attention(t2t):
-    net = SSANNLI(grouped(SSANNLIConfig, hidden=8, embedding_dim=6, t2t=t2t, cap=3.0), V)
-    cap, _ = net.init_with_output(jax.random.key(0), method=lambda module: module.attention.cap)
-    assert cap == 3

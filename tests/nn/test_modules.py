@@ -51,15 +51,17 @@ def test_bidirectional_stack_equals_the_functional_calls():
 def test_lengths_say_what_their_mask_says():
     xs, lengths = normal(3, 6, 4), np.array([6, 2, 0])
     options = {"rescale": True, "reset_after": True}
+    starts = {"resets": np.broadcast_to(np.arange(6) == 1, (3, 6))}
     mask, module = real(lengths, 6), gnn.RAU(5, **options)
     variables = filled(module, xs)
 
     @jax.jit
     def run(variables, xs, mask, lengths):
-        weigh = functools.partial(module.apply, variables, xs, method="attention_weights")
+        method = functools.partial(module.apply, variables, method="attention_weights")
+        weigh = functools.partial(method, xs, **starts)
         by_length = module.apply(variables, xs, lengths=lengths), weigh(lengths=lengths)
         weights = weights_of(F.RAUWeights, variables["params"])
-        shown = F.rau_attention(weights, xs, mask, **options)
+        shown = F.rau_attention(weights, xs, mask, **starts, **options)
         return by_length, (module.apply(variables, xs, mask), weigh(mask)), shown
 
     by_length, by_mask, shown = run(variables, xs, mask, lengths)

@@ -61,7 +61,7 @@ def attend(params, inputs, source, allowed, mask, *, share=False):
 
 CASES = {
     "causal": ({"causal": True}, False, None),
-    "pairs": ({}, False, (B, N, N)),
+    "pairs": ({}, False, (B, 1, N)),
     "pairs of heads": ({"causal": True, "share_heads": True}, False, (B, M, N, N)),
     "across": ({}, True, None),
     "pairs across": ({"selector": "none"}, True, (B, 1, N, S)),

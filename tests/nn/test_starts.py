@@ -36,6 +36,7 @@ MODULES = {
     "score": (gnn.TokenScore, ("mlp1", 7), (XS,), jnp.float32),
     "selective": (gnn.SelectiveSelfAttention, (1,), (XS, MASK), jnp.bfloat16),
     "source": (gnn.SourceToToken, (7,), (XS, MASK), jnp.float32),
+    "time": (functools.partial(gnn.RAU, attention="time_causal"), (2,), (XS,), jnp.float32),
     "words": (gnn.WordEmbedding, (5, 2), (IDS,), jnp.bfloat16),
 }
 VALUES = {"kernel": 2.0, "recurrent_kernel": 3.0, "bias": 4.0, "embedding": 5.0}
@@ -60,6 +61,7 @@ def test_parameters_have_the_initialisers_and_results_the_dtype_of_their_module(
     params = jax.jit(start)(rng)
     for name in ("score", "source"):
         assert params[name]["Dense_0"]["kernel"].shape == (D, 7)
+    assert params["time"]["layer_0"]["forward"]["hidden_kernel"].shape == (D + 2, 2)
     for path, leaf in jax.tree.leaves_with_path(params):
         name, of_predictor = path[-1].key, path[0].key.startswith("gates")
         assert leaf.dtype == jnp.float16, path

@@ -30,6 +30,8 @@ from tests._programs import ROOT, environment
 from tests.explore._models import pair as draw_pair
 from tests.text._own import PAIRS, TEXTS, TRAPS, options, refused, write_csv
 
+pytestmark = pytest.mark.slow
+
 TINY = ["--model=ganet", "--model.hidden=4", "--model.aux-hidden=3", "--model.embedding-dim=6"]
 EVERY = ["--train.eval-every=2", "--train.checkpoint-every=2", "--train.log-every=2"]
 RUN = ["--train.parallel=single", *EVERY]
@@ -64,7 +66,6 @@ def jsonl(text):
     return [json.loads(line) for line in text.splitlines()]
 
 
-@pytest.mark.slow
 def test_training_leaves_one_folder_with_a_card_and_a_report(here):
     assert "model.run" not in names(here)
     config = export.read_config(here / "model")
@@ -84,7 +85,6 @@ def test_training_leaves_one_folder_with_a_card_and_a_report(here):
     assert leak["words_not_read"] + leak["words_read"] == 4 * 4
 
 
-@pytest.mark.slow
 def test_standard_input_is_read_line_by_line(here, capsys, monkeypatch):
     def predict(*args):
         lines = ["dull film", "", "warm " + ESCAPE, "\xff" + ESCAPE, "bright\r"]
@@ -109,7 +109,6 @@ def test_standard_input_is_read_line_by_line(here, capsys, monkeypatch):
     assert "got 'caf\\udce9': not utf-8: byte 0xe9" in said
 
 
-@pytest.mark.slow
 def test_explanations_of_the_lines_of_standard_input(here, capsys, monkeypatch):
     def explain(content, *options):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
@@ -225,11 +224,6 @@ def test_a_link_is_written_to_and_a_folder_is_refused(command, here, tmp_path, c
     assert names(tmp_path) == ["file", "link"]
 
 
-def test_a_pipe_that_nobody_reads_ends_a_command_as_standard_output_does():
-    with pytest.raises(BrokenPipeError), refusals({}):
-        raise BrokenPipeError
-
-
 def test_evaluation_agrees_with_prediction(here, tmp_path, capsys):
     bad = [("", "good"), ("\x01", "bad"), ("a", "")]
     path = write_csv(tmp_path / "test.csv", [*TEXTS, *bad])
@@ -256,7 +250,6 @@ def test_evaluation_agrees_with_prediction(here, tmp_path, capsys):
     assert metrics["share"] == pytest.approx(np.mean([one["share"] for one in found]))
 
 
-@pytest.mark.slow
 def test_an_explanation_agrees_with_predictions(here, tmp_path, capsys):
     def ask(*args):
         assert main([args[0], "model", *args[1:]]) == 0
@@ -336,7 +329,6 @@ with interrupted(int(sys.argv[1]), lambda: os.kill(os.getpid(), signal.SIGKILL))
 """
 
 
-@pytest.mark.slow
 def test_after_a_kill_the_same_command_continues_with_the_same_bits(
     here, tmp_path, capsys, whole_runs
 ):
@@ -418,7 +410,6 @@ def test_every_option_that_changes_data_or_network_is_known(here, tmp_path, monk
     assert facts_of(tmp_path / "run", monkeypatch, num_steps=3, minutes=1) == facts[0]
 
 
-@pytest.mark.slow
 def test_minutes_stop_a_run_that_holds_its_share(here, tmp_path, monkeypatch, capsys):
     clock = iter(range(0, 100_000, 5))
     monkeypatch.setattr(training_module.time, "monotonic", lambda: float(next(clock)))
@@ -433,7 +424,6 @@ def test_minutes_stop_a_run_that_holds_its_share(here, tmp_path, monkeypatch, ca
     assert "label" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_results_replace_no_input_and_no_file_of_another_kind(here, tmp_path, capsys):
     copy, table = tmp_path / "reviews.jsonl", write_csv(tmp_path / "table.csv", TEXTS)
     rows = [json.dumps({"text": text, "label": label}) for text, label in TEXTS]
@@ -465,7 +455,6 @@ def test_a_folder_may_have_any_name(name, tmp_path, capsys):
     assert jsonl(capsys.readouterr().out)[0]["label"] == "bad"
 
 
-@pytest.mark.slow
 def test_pairs_are_two_columns_and_their_share_is_of_pairs_of_words(tmp_path, capsys):
     path = write_csv(tmp_path / "renamed.csv", [("a film", "dull", "neutral")], ("s1", "s2", "v"))
     out = str(draw_pair("ssan").save(tmp_path / "m", overwrite=False))
@@ -521,7 +510,6 @@ def test_bad_data_are_refused_in_one_line_and_nothing_is_written(name, tmp_path,
         (["--held-out", "1"], "--held-out must be in (0, 1)"),
         (["--model=gru", "--cpu-devices", "500"], "--cpu-devices must be at most 128, got 500"),
         (["--model=gru", "--seed", "-1"], "--seed must be at least 0, got -1"),
-        (["--model=gru", "--vectors", "nowhere.txt"], "nowhere.txt"),
         (["--model", "ganet", "--validation", "nowhere.csv"], "nowhere.csv"),
         (["--model", "ganet", "--encoding", "klingon"], "klingon"),
         (["--text", "text", "--task", "pair"], "--text must name two columns"),
@@ -644,7 +632,6 @@ def test_a_set_that_is_not_there_is_prepared_by_another_command(
     assert "name their folder (gatedjax data prepare NAME --manual-dir DIR)" in said
 
 
-@pytest.mark.slow
 def test_files_without_a_header_are_predicted_and_measured(here, capsys):
     (here / "bare.csv").write_text("warm new film here,good\ndull old film now,bad\n")
     header = ["--columns", "text,label"]
@@ -657,7 +644,6 @@ def test_files_without_a_header_are_predicted_and_measured(here, capsys):
     (here / "bare.csv").unlink()
 
 
-@pytest.mark.slow
 def test_the_commands_of_the_readme_train_and_explain_the_demo(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")

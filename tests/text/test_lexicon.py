@@ -219,6 +219,7 @@ def changed_lines(name, change):
 
 DAMAGE = {
     "no lowercase": (changed_json("config.json", lambda c: c.pop("lowercase")), ""),
+    "lowercase": (changed_json("config.json", lambda c: c.update(lowercase="false")), "lowercase"),
     "classes": (changed_json("config.json", lambda c: c.update(classes=["a", "b", "c"])), ""),
     "threshold": (changed_json("config.json", lambda c: c["model"].pop("threshold")), ""),
     "report": (lambda folder: (folder / "report.json").write_text("[]"), "a JSON object, got"),
@@ -363,6 +364,9 @@ def test_each_number_of_words_has_its_temperature():
     bias, few = np.zeros((4000, 1)), np.flatnonzero(counts == 1)[:5]
     temperatures, common = choose_temperatures(ClassHead(2), bias, found, labels)
     assert temperatures == pytest.approx([4, 3, 2, 1.5], rel=0.2)
+    # weights have no unit: a hundredth each is the evidence of all texts
+    light = choose_temperatures(ClassHead(2), bias, found, labels, np.full(4000, 0.01))
+    np.testing.assert_allclose(light[0], temperatures, rtol=1e-6)
     calibrated = apply_temperatures(ClassHead(2), bias, found, temperatures)
     np.testing.assert_allclose(calibrated.logits[few], logits[few] / temperatures[0])
     # Without a text the temperature is that of all texts, and five texts hardly move it.

@@ -14,6 +14,8 @@ from gatedjax.text.corpus._tagged import Scorer, find_usual_tags, is_bio
 from gatedjax.text.models._tagging import windows, word_probabilities
 from tests.text._measures import measure_classes
 
+pytestmark = pytest.mark.slow
+
 NETWORK = {"embedding_dim": 4, "hidden": 8, "filter_size": 8, "num_heads": 2, "num_layers": 1}
 TRAINING = {"optimizer.learning_rate": 0.03}
 OPTIONS = {
@@ -60,7 +62,6 @@ def folder(tagger, tmp_path_factory):
     return tagger.save(tmp_path_factory.mktemp("tagger") / "model")
 
 
-@pytest.mark.slow
 def test_a_tagger_learns_what_the_words_say(tagger):
     report = tagger.report_
     assert report["test"]["accuracy"] > 0.9
@@ -71,7 +72,6 @@ def test_a_tagger_learns_what_the_words_say(tagger):
     assert list(tagger.classes_) == ["B-LOC", "B-PER", "I-LOC", "O"]
 
 
-@pytest.mark.slow
 def test_words_stay_and_texts_are_split(tagger):
     one, other = tagger.predict([["John", "lives-in", "Rome!"], "Anna works in New York"])
     assert one.words == ("John", "lives-in", "Rome!")
@@ -92,6 +92,7 @@ def test_every_word_of_a_long_sentence_has_a_tag(tagger):
     (one,) = tagger.predict([words])
     assert one.words == words
     assert len(one.tags) == len(one.probabilities) == 21
+    assert tagger.evaluate([*sentences(3), (["a"], [])])["aside"] == 1
     (whole,) = word_probabilities(tagger.model_, [words])
     # the words in the middle of the second window are told by that window alone
     (second,) = word_probabilities(tagger.model_, [words[4:12]])
@@ -216,7 +217,6 @@ def run(command, capsys, *args):
     return (status, *capsys.readouterr())
 
 
-@pytest.mark.slow
 def test_the_commands_agree_with_the_class(tagger, folder, tmp_path, capsys):
     made = sentences(4, 3)
     path = written(tmp_path / "test.conll", made)
@@ -243,7 +243,6 @@ def test_the_commands_agree_with_the_class(tagger, folder, tmp_path, capsys):
     assert json.loads(out)["words"] == ["John", "lives", "in", "Rome"]
 
 
-@pytest.mark.slow
 def test_train_asks_for_the_columns_of_tags(tmp_path, capsys):
     path = written(tmp_path / "t.conll", sentences(3))
     for args, message in (

@@ -244,6 +244,11 @@ def test_label_metrics_are_those_of_scikit_learn():
     np.testing.assert_allclose(scores, [2 / 3, 1])
 
 
+def test_texts_with_labels_are_split_by_their_rarest_label():
+    strata, names = LabelTarget(("a", "b")).stratify(np.array([[1, 0], [1, 1], [0, 0]], bool))
+    assert (strata.tolist(), names) == ([0, 1, 2], ("a", "b", "(no label)"))
+
+
 def test_thresholds_are_the_best_of_all():
     rng = np.random.default_rng(0)
     targets = rng.random((60, 2)) < 0.4

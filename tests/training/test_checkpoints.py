@@ -39,12 +39,6 @@ def made(tmp_path_factory):
     return _store.make(tmp_path_factory.mktemp("made"), 5, 10)
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    workdir = tmp_path_factory.mktemp("whole")
-    return workdir, run(workdir)
-
-
 def same(a, b):
     assert jax.tree.structure(a) == jax.tree.structure(b)
     pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
@@ -74,6 +68,7 @@ def test_steps_that_are_superseded_go_and_strangers_stay(made, tmp_path):
     store.close()
     # a step between, as after a signal, goes with the next one
     assert store.steps() in ([30, 31], [20, 30, 31])
+    assert not (store.directory / "removed").exists()
     # what a killed save left is not listed, and goes with the next save
     store = _store.copy(made, tmp_path)
     for name in ("12.orbax-checkpoint-tmp", "notes"):
@@ -93,6 +88,8 @@ def test_arrays_that_change_after_save_do_not_change_the_checkpoint(tmp_path):
     store.save(5, {}, **trees)
     memory[:] = 7
     store.close()
+    (store.directory / "06").mkdir()  # no save writes such a name
+    assert store.steps() == [5]
     assert not store.arrays(5, "state")["params.dense.kernel"].any()
 
 
@@ -140,13 +137,15 @@ def test_fit_sets_a_damaged_step_aside_and_continues_from_the_one_before(
 ):
     shutil.copytree(whole[0], tmp_path / "run")
     _store.DAMAGES[way](tmp_path / "run" / "checkpoints" / "12" / name)
+    bad = tmp_path / "run" / "checkpoints-bad"
+    (bad / "12").mkdir(parents=True)  # of an earlier time
     part = name.partition("/")[0]
     expected = rf"checkpoint 12 cannot be read.*is damaged: {part}: .*continuing from step 10"
     with pytest.warns(RuntimeWarning, match=re.compile(expected, re.S)):
         again = run(tmp_path / "run")
     assert_same_run(again, whole[1])
     assert lines(tmp_path / "run") == lines(whole[0])
-    assert [path.name for path in (tmp_path / "run" / "checkpoints-bad").iterdir()] == ["12"]
+    assert sorted(path.name for path in bad.iterdir()) == ["12", "12-2"]
 
 
 def test_a_run_without_a_readable_checkpoint_says_so_and_keeps_the_files(whole, tmp_path):
@@ -179,7 +178,9 @@ def test_a_failed_save_is_told_once_and_the_steps_before_stay(tmp_path, monkeypa
     store.save(2, {}, **_store.trees(2))
     store.wait()
     assert store.steps() == [1, 2]
+    store.save(2, {"step": "again"}, **_store.trees(2))
     store.close()
+    assert store.record(2) == {}
 
 
 # Orbax tells a failure in the background, such as that of the last save, when it has ended.
@@ -269,13 +270,15 @@ def test_partial_restore_loads_what_fits_and_lists_the_rest(made):
     ]
 
 
-LIKE = {"w": np.zeros(3, np.float32), "b": np.float32(0)}
+LIKE = {"w": np.zeros(3, np.float32), "b": np.float32(0), "half": jnp.zeros(1, jnp.bfloat16)}
 
 
 def save(workdir, *steps, **options):
     store = CheckpointStore(workdir / "checkpoints", **options)
     for step in steps:
         params = {"w": np.full(3, step, np.float32), "b": np.float32(10 * step)}
+        # bfloat16 has no 257
+        params["half"] = np.full(1, 256 if step == 1 else 1, jnp.bfloat16)
         store.save(step, {}, state={"params": params})
     store.close()
     return workdir
@@ -285,11 +288,12 @@ def test_the_newest_checkpoints_are_averaged(tmp_path):
     save(tmp_path, 1, 2, 4, keep=5)
     mean, steps = average_params(tmp_path, LIKE, 2)
     assert steps == (2, 4)
-    same(mean, {"w": np.full(3, 3, np.float32), "b": np.float32(30)})
+    same(mean, {"w": np.full(3, 3, np.float32), "b": np.float32(30), "half": LIKE["half"] + 1})
     assert average_params(tmp_path, LIKE, 1)[1] == (4,)
     every, steps = average_params(tmp_path, LIKE, 9)
     assert steps == (1, 2, 4)
     np.testing.assert_allclose(every["w"], np.full(3, 7 / 3), rtol=1e-6)
+    assert every["half"] == 86
     with pytest.raises(CheckpointMismatch):
         average_params(tmp_path, LIKE | {"w": np.zeros(4, np.float32)}, 2)
 

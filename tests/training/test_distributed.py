@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from gatedjax.training import DistributedConfig, ProcessMismatch, initialize
-from gatedjax.training.distributed import Seen
+from gatedjax.training.distributed import Seen, agree
 from gatedjax.training.workdir import WorkdirLock
 from tests._programs import environment
 from tests.training._process import carried, tiny
@@ -213,10 +213,13 @@ def test_batches_that_differ_are_named_with_the_process(monkeypatch):
             seen.compare("batches of steps 6 to 8")
     with pytest.raises(ProcessMismatch) as error:
         seen.compare("batches of steps 6 to 8")
-    for name in ("example_id", "label", "x"):
-        assert f"process 2: batches of steps 6 to 8, {name} is " in str(error.value)
+    for field in ("example_id", "label", "x"):
+        assert f"process 2: batches of steps 6 to 8, {field} is " in str(error.value)
     assert "process 1:" not in str(error.value)
     assert "weight" not in str(error.value)
+    monkeypatch.setattr(name, lambda text: [text, "{}"])
+    with pytest.raises(ProcessMismatch, match="and 2 more"):
+        agree({f"field {number}": number for number in range(14)})
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -226,8 +229,13 @@ def test_the_timer_of_the_start_ends_with_the_start(fails, monkeypatch):
             raise RuntimeError("no cluster")
 
     monkeypatch.setattr(jax.distributed, "initialize", connect)
+    asked = []
+    monkeypatch.setattr(socket, "create_connection",
+                        lambda address, **_: asked.append(address) or socket.socket())  # fmt: skip
+    explicit = {"coordinator": "[::1]:80", "num_processes": 2, "process_id": 1}
     with contextlib.suppress(RuntimeError):
-        initialize(DistributedConfig(auto=True))
+        initialize(DistributedConfig(**{"auto": True} if fails else explicit))
+    assert asked == ([] if fails else [("::1", 80)])
     timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
     left = [timer for timer in timers if not timer.finished.is_set()]
     for timer in left:

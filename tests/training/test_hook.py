@@ -89,24 +89,6 @@ def test_the_step_after_a_hook_donates_the_buffers_of_its_state():
     assert_close(copies[1], result.state.params)
 
 
-def test_the_state_of_a_hook_has_no_axis_over_devices():
-    shapes = []
-    hook = lambda event, step, state, metrics: shapes.append(jax.tree.map(jnp.shape, state.params))  # noqa: E731
-    plane(num_steps=1, parallel="pmap", devices=2, hook=hook)
-    assert shapes[0] == {"w": (3, 2), "b": (2,)}
-
-
-@pytest.mark.slow
-def test_the_error_of_a_hook_ends_the_run_which_can_go_on(tmp_path):
-    def fail(event, step, state, metrics):
-        if event == "train":
-            raise KeyError("own error")
-
-    with pytest.raises(KeyError, match="own error"):
-        plane(tmp_path, hook=fail)
-    assert plane(tmp_path).steps == 4
-
-
 LINEAR = OptimizerConfig(learning_rate=0.25, schedule="linear", ema_decay=0.5)
 FALLING = [0.05 * 0.5 * (1 + np.cos(np.pi * count / 10)) for count in (1, 3)]
 RATES = [

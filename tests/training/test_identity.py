@@ -151,7 +151,7 @@ def test_a_finished_run_says_so_in_one_line_and_what_to_do(whole, used, capsys, 
     assert again.history == whole[1].history
     # Options that change no result of a step are free, and "auto" is the mode that it stands for.
     free = {"num_steps": 6, "keep_checkpoints": 5, "max_skipped": 1, "best_mode": "max"}
-    assert go(used, **free).steps == 6
+    assert go(used, **free, parallel="sharding", devices=1).steps == 6
     assert capsys.readouterr().err == ""
     early = {"num_steps": 40, "early_stop_patience": 1}
     first = go(tmp_path / "early", **early)

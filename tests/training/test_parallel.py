@@ -24,7 +24,7 @@ from gatedjax.training import (
     make_parallel,
     make_train_step,
 )
-from tests.training._tiny import Data, Tiny, assert_close, lines, lines_to, run
+from tests.training._tiny import Data, Plane, Tiny, assert_close, lines, lines_to, run
 
 AVERAGED = OptimizerConfig(learning_rate=0.01, ema_decay=0.9, clip_norm=1.0)
 EVERY = {"log_every": 1, "eval_every": 6, "checkpoint_every": 4, "optimizer": AVERAGED}
@@ -130,6 +130,7 @@ def test_rows_that_do_not_divide_are_counted_once():
         assert list(predictions["example_id"]) == [0, 1, 2, 3, 4]
         np.testing.assert_array_equal(predictions["correct"], wanted)
         assert metrics["accuracy"] == pytest.approx(wanted.mean())
+        assert set(parallel.pad(batch)["example_id"][5:]) <= {-1}
 
 
 @pytest.mark.slow
@@ -140,6 +141,18 @@ def test_batches_may_be_split_over_two_axes_and_in_parts(alone):
     assert found["w"].spec == P(None, ("data", "model"))
     assert found["b"].spec == P()
     assert_as_alone(logged(parallel="fsdp", accumulate=2, on=parallel), alone)
+
+
+def test_programs_that_were_used_last_are_kept():
+    parallel = make_parallel("single")
+    own = type("Own", (Plane,), {})  # no dataclass: it may have other attributes
+    assert parallel.evaluation(own()) is not parallel.evaluation(own())
+    tasks = [Plane(frozen=(str(number),)) for number in range(17)]
+    first, second, *_ = [parallel.evaluation(task) for task in tasks[:16]]
+    assert parallel.evaluation(tasks[0]) is first
+    parallel.evaluation(tasks[16])
+    assert parallel.evaluation(tasks[0]) is first
+    assert parallel.evaluation(tasks[1]) is not second
 
 
 # -- parameters ------------------------------------------------------------------------------------

@@ -23,12 +23,14 @@ from gatedjax.training import (
     make_optimizer,
     make_parallel,
     make_train_step,
+    params_ema,
     replay,
     restore_params,
 )
 from tests.refusals import each_row, refused
 from tests.training._tiny import (
     EVALUATION,
+    Changed,
     Data,
     Far,
     Memory,
@@ -43,7 +45,7 @@ from tests.training._tiny import (
     run,
 )
 
-BATCH = Data()[0]
+BATCH, X = Data()[0], np.ones(1)
 START = {"w": np.ones((3, 2), np.float32), "b": np.zeros(2, np.float32)}
 
 
@@ -86,6 +88,7 @@ CALLS = {
         rate("epsilon must be positive|got 0.0", epsilon=0.0),
         rate("ema_decay must be in [0, 1|got -0.1", ema_decay=-0.1),
         rate("ema_decay must be in [0, 1|got 1.0", ema_decay=1.0),
+        (lambda: params_ema(0.5).update({}, None), "params must be given to update of params_ema"),
         rate("decay_rate|got 0.0", schedule="staircase", decay_rate=0.0),
         rate("decay_rate|got 1.5", schedule="staircase", decay_rate=1.5),
         rate("decay_every|got 0", schedule="staircase", decay_every=0),
@@ -115,6 +118,8 @@ CALLS = {
          "coordinator must be HOST:PORT|got 'a'"),
         (lambda: DistributedConfig(coordinator="a:1", num_processes=2, process_id=2),
          "process_id|num_processes = 2|got 2"),
+        (lambda: DistributedConfig(coordinator="a:1", num_processes=2, process_id=-1),
+         "process_id|got -1"),
         (lambda: DistributedConfig(coordinator="a:1", num_processes=1, process_id=0, auto=True),
          "auto must be False"),
         (lambda: DistributedConfig(timeout_s=0), "timeout_s must be at least 1|got 0"),
@@ -130,6 +135,8 @@ CALLS = {
          "frozen|'b', 'w'|got ['c'"),
     ],
     "checkpoints": [
+        (lambda: CheckpointStore("nowhere").save(1, {}, state={"a.b": X, "a": {"b": X}}),
+         "arrays must have different names"),
         (lambda: CheckpointStore("nowhere", keep=0), "keep must be at least 1|got 0"),
         (lambda: CheckpointStore("nowhere", every=0), "every must be at least 1|got 0"),
         (lambda: average_params("nowhere", {}, 0), "count must be at least 1|got 0"),
@@ -182,6 +189,10 @@ def returns(loss=None, evaluate=None, base=Tiny):
     return Task()
 
 
+def as_halves(result):
+    return result[0], jax.tree.map(lambda x: x.astype("bfloat16"), result[1])
+
+
 def one_array(carried):
     return carried.replace(shared={"mean": carried.shared["mean"]})
 
@@ -220,6 +231,7 @@ RUNS = {
     "training data": [
         ({"train": []}, "at least num_steps = 12 batches|got 0"),
         ({"train": [BATCH] * 3}, "at least num_steps = 12 batches|got 3"),
+        ({"train": type("Once", (Data,), {"one_pass": True})()}, "num_steps = 12 batches|got 6"),
         ({"train": BATCH}, "train_data[0] must be the batch of step 0|got KeyError"),
         ({"train": [1.0] * 12}, "train_data[0] must be a dict of arrays|got float"),
         ({"train": [rows(0)] * 12}, "train_data[0] must have at least one row"),
@@ -228,6 +240,7 @@ RUNS = {
         *(({"train": [weights(value)] * 12},
            f"train_data[0] must have a finite 'weight' of at least 0|got {value} in row 3")
           for value in (-1.0, -0.25, np.nan, np.inf)),
+        ({"train": [{"weight": np.repeat([1.0, -1.0], 2000)}] * 12}, "got -1.0 in row 2000"),
     ],
     "evaluation data": [
         ({"evaluation": []}, "eval_data must not be empty"),
@@ -241,7 +254,8 @@ RUNS = {
 }  # fmt: skip
 NAN, INF = np.float32([np.nan, 1]), START["w"] - np.float32(np.inf)
 WRONG_LOSS = returns(lambda r: (r[0], one_array(r[1])), base=Normalised)
-WITH_KEY = Normalised()
+NOT_CARRIED, WITH_KEY = Normalised(), Normalised()
+NOT_CARRIED.init_carried = lambda key, batch: {}
 WITH_KEY.init_carried = lambda key, batch: (
     Normalised().init_carried(key, batch).replace(shared={"key": key})
 )
@@ -272,7 +286,10 @@ OF_FIT = [
     ({"eval_params": lambda params, state: state.ema}, "eval_params must compute|an error"),
     *(({"task": task, "train": Far(), "evaluation": None} | more, parts) for task, more, parts in (
         (WRONG_LOSS, {}, "loss must return carried arrays like those of init_carried|'var'"),
+        (returns(as_halves, base=Normalised), {}, "like those of init_carried|bfloat16"),
         (returns(lambda r: r[0], base=Normalised), {}, "loss must return (metrics, carried|dict"),
+        (returns(lambda r: (r[0], {}), base=Normalised), {}, "(metrics, carried|(dict, dict"),
+        (NOT_CARRIED, {}, "init_carried must return Carried, got dict"),
         (WITH_KEY, {}, "must not be a PRNG key"),
         (Normalised(), {"config": options(accumulate=2)}, "accumulate must be 1 for Normalised"))),
     *(({"parallel": rule}, parts) for rule, parts in (
@@ -392,7 +409,8 @@ LATER = {
         summary(0.5, "summarise must return a dict of floats by name|got float"),
         summary({"auc": "high"}, "must return numbers|'auc' is 'high'"),
         summary({"auc": np.ones(2)}, "must return numbers|'auc' is array"),
-        summary({"loss": 1.0}, "other names than evaluate|got 'loss': rename it"),
+        *(summary({name: 1.0}, f"other names than evaluate|got {name!r}: rename it")
+          for name in ("loss", "step")),
         summary({"f1": 1.0}, "best_metric must be one of ['f1', 'loss'|'auc'", best_metric="auc"),
         (lambda: plane(task=Summary({}), evaluation=RAGGED),
          "predictions 'tokens' must have the same shape|pad"),
@@ -404,9 +422,6 @@ LATER = {
          "shared must fit Tiny"),
     ],
     "updates": [
-        (lambda: run(train=poisoned(1, 2, 3), evaluation=None, max_skipped=2),
-         "3 updates in a row|a loss, gradient or updated parameters|limit 2|at step 4",
-         NonFiniteError),
         (lambda: run(train=lambda seed: poisoned(*range(12 * seed), shift=0), seeds=2,
                      evaluation=None, max_skipped=1), "seed 1: 2 updates in a row", NonFiniteError),
     ],
@@ -416,6 +431,18 @@ LATER = {
 @each_row(LATER)
 def test_what_only_a_run_shows_is_named(call, parts, error):
     refused(call, parts, error)
+
+
+def test_too_many_skipped_updates_are_named_with_the_last_of_them():
+    change = lambda step, batch: {"x": batch["x"] * np.nan, "example_id": np.arange(10) - 1}  # noqa: E731
+    data = Changed(lambda step, batch: change(step, batch) if 0 < step < 4 else {})
+    data.rows = 10
+    parts = (
+        "3 updates in a row had a loss, gradient or updated parameters .*limit 2.* at step 4 with"
+    )
+    with pytest.raises(NonFiniteError, match=rf"{parts} .* 0, .*, 7, and 1 more in") as caught:
+        run(train=data, evaluation=None, max_skipped=2)
+    assert caught.value.step == 4
 
 
 def test_a_workdir_that_cannot_be_written_is_a_clear_error(tmp_path):

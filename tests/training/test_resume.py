@@ -1,5 +1,6 @@
 """A run that ends anywhere continues with the bits of an unbroken one."""
 
+import concurrent.futures
 import os
 import signal
 import time
@@ -13,10 +14,8 @@ from gatedjax.training import (
     average_params,
     make_parallel,
 )
-from tests._slow import slow_but
+from gatedjax.training.loop import signals
 from tests.training._tiny import (
-    Changed,
-    Tiny,
     assert_equal,
     assert_same_run,
     interrupt,
@@ -27,6 +26,8 @@ from tests.training._tiny import (
     saved,
     stop_at,
 )
+
+pytestmark = pytest.mark.slow
 
 HEARD = "stopping after this step; again to stop now"
 
@@ -45,12 +46,6 @@ def die_at(step):
     return kill
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    workdir = tmp_path_factory.mktemp("whole")
-    return workdir, run(workdir)
-
-
 # Python sees a signal during a compilation when that has ended. The steps are one with a checkpoint
 # and one with a line in the log; a signal during an evaluation is below.
 MOMENTS = [
@@ -62,7 +57,7 @@ MOMENTS = [
 ]
 
 
-@pytest.mark.parametrize(("where", "steps"), slow_but(MOMENTS, ("step", 6)))
+@pytest.mark.parametrize(("where", "steps"), MOMENTS)
 def test_sigterm_at_any_moment_leaves_a_whole_checkpoint(where, steps, whole, tmp_path):
     before = signal.getsignal(signal.SIGTERM)
     first = run(tmp_path, hook=interrupt(*where))
@@ -74,27 +69,6 @@ def test_sigterm_at_any_moment_leaves_a_whole_checkpoint(where, steps, whole, tm
     assert lines(tmp_path) == lines(whole[0])
 
 
-class Interrupted(Tiny):
-    """SIGTERM while a step for four rows is traced."""
-
-    sent = False
-
-    def loss(self, params, batch, rngs):
-        if len(batch["x"]) == 4 and not self.sent:
-            self.sent = True
-            signal.raise_signal(signal.SIGTERM)
-        return super().loss(params, batch, rngs)
-
-
-@pytest.mark.slow
-def test_sigterm_while_a_step_is_traced_leaves_a_whole_checkpoint(tmp_path):
-    shorter = lambda step, batch: {k: x[:4] for k, x in batch.items()} if step == 2 else {}  # noqa: E731
-    whole = run(tmp_path / "whole", train=Changed(shorter))
-    first = run(tmp_path / "cut", Interrupted(), Changed(shorter))
-    assert (first.stopped, first.steps, saved(tmp_path / "cut")) == ("signal", 3, [3])
-    assert_same_run(run(tmp_path / "cut", train=Changed(shorter)), whole)
-
-
 def early(workdir, hook=None, **more):
     """A run that early stopping ends, with an average of the parameters and a skipped update."""
     return run(
@@ -104,7 +78,6 @@ def early(workdir, hook=None, **more):
     )  # fmt: skip
 
 
-@pytest.mark.slow
 def test_a_run_that_a_hook_has_stopped_often_and_that_continues_is_an_unbroken_one(tmp_path):
     unbroken = early(tmp_path / "whole")
     # before the first evaluation, at a skipped update, at an evaluation, at a checkpoint, between,
@@ -131,7 +104,7 @@ def test_a_run_that_a_hook_has_stopped_often_and_that_continues_is_an_unbroken_o
     assert_equal(means[0][0], means[1][0])
 
 
-@pytest.mark.parametrize("kind", slow_but(["single", "pmap"], "single"))
+@pytest.mark.parametrize("kind", ["single", "pmap"])
 def test_a_run_that_died_repeats_the_steps_since_its_checkpoint(kind, tmp_path):
     unbroken = run(tmp_path / "whole", parallel=kind)
     with pytest.raises(Killed):
@@ -142,7 +115,6 @@ def test_a_run_that_died_repeats_the_steps_since_its_checkpoint(kind, tmp_path):
     assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_as_many_steps_as_a_stopped_run_has_made_end_it(seeds, tmp_path):
     first = lambda result: result if seeds == 1 else result[0]  # noqa: E731
@@ -156,7 +128,19 @@ def test_as_many_steps_as_a_stopped_run_has_made_end_it(seeds, tmp_path):
 # -- signals ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+def test_a_first_signal_is_acknowledged_and_a_second_one_has_its_usual_effect():
+    heard, before = [], signal.getsignal(signal.SIGTERM)
+    with signals(lambda: heard.append(1)) as received:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert (received, heard) == ([signal.SIGTERM, signal.SIGINT], [1])
+    assert signal.getsignal(signal.SIGTERM) == before
+    with concurrent.futures.ThreadPoolExecutor() as pool:  # where Python takes no handler
+        pool.submit(signals(lambda: None).__enter__).result()
+
+
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_a_signal_during_an_evaluation_is_acknowledged_before_it_ends(seeds, tmp_path, capsys):
     heard = []
@@ -180,7 +164,6 @@ def test_a_signal_during_an_evaluation_is_acknowledged_before_it_ends(seeds, tmp
     assert not isinstance(stopped, Exception)
 
 
-@pytest.mark.slow
 def test_a_signal_in_the_last_step_or_without_a_workdir_is_told(tmp_path):
     stop = interrupt("save", 4, number=signal.SIGINT)
     result = plane(tmp_path, hook=stop)
@@ -189,7 +172,6 @@ def test_a_signal_in_the_last_step_or_without_a_workdir_is_told(tmp_path):
     assert (result.stopped, result.signal, result.steps) == ("signal", signal.SIGTERM, 2)
 
 
-@pytest.mark.slow
 def test_a_signal_to_another_process_stops_this_one_too(monkeypatch):
     # what the other one tells wherever they agree
     monkeypatch.setattr("gatedjax.training.loop.gather", lambda x: np.array([[signal.SIGINT, 0]]))

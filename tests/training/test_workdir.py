@@ -1,5 +1,7 @@
 """The folder of a run: one writer, taken away while it runs, and files that no run has written."""
 
+import errno
+import fcntl
 import json
 import os
 import re
@@ -13,12 +15,6 @@ import pytest
 from gatedjax.training import WorkdirBusy, WorkdirLost
 from gatedjax.training.workdir import MetricsLog, WorkdirLock
 from tests.training._tiny import assert_same_run, contents, run, saved
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    workdir = tmp_path_factory.mktemp("whole") / "run"
-    return workdir, run(workdir)
 
 
 @pytest.fixture
@@ -68,6 +64,22 @@ def test_a_lock_file_without_a_readable_holder_still_locks(tmp_path):
     with pytest.raises(WorkdirBusy, match="its name is not written yet"):
         WorkdirLock(tmp_path)
     lock.release()
+    assert (tmp_path / ".lock").read_text() == ""
+
+
+def test_a_lock_where_there_are_none_or_where_a_link_leads_away(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / ".lock").symlink_to("file")
+    with pytest.raises(OSError, match="symbolic links"):
+        WorkdirLock(tmp_path)
+    assert (tmp_path / "file").read_text() == "mine"
+
+    def fail(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    with pytest.warns(RuntimeWarning, match="on a file system without locks"):
+        WorkdirLock(tmp_path, ".other").release()
 
 
 # -- taken away ------------------------------------------------------------------------------------
@@ -134,6 +146,7 @@ def test_a_line_that_no_run_has_written_is_named_and_nothing_is_changed(line, us
 @pytest.mark.slow
 def test_a_log_that_was_deleted_is_missed_aloud(used):
     (used / "metrics.jsonl").unlink()
+    (used / ".lock").unlink()  # checkpoints show that this is a run
     with pytest.warns(RuntimeWarning, match=r"metrics\.jsonl is gone: the metrics up to step 12"):
         run(used, num_steps=16)
     lines = (used / "metrics.jsonl").read_text().splitlines()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
-from threadpoolctl import threadpool_limits
+from threadpoolctl import get_cached_controller
 
 from gatedjax._utils.types import Json
 from gatedjax.lexicon import Readings, choose_words
@@ -54,7 +54,7 @@ def train_rival(
     features = TfidfVectorizer(sublinear_tf=True, **options)
     rows = features.fit_transform(chosen)
     models: list[Any] = []
-    with threadpool_limits(1, "blas"):
+    with get_cached_controller().limit(limits=1, user_api="blas"):
         for column in columns.T:
             model = LogisticRegression(C=_INVERSE_PENALTY, tol=_TOLERANCE, solver="liblinear")
             if column.dtype != bool:
