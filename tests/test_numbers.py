@@ -145,8 +145,11 @@ def test_settings_and_the_configuration_of_a_folder_may_have_them(tmp_path):
         "rate": np.float32(0.5),
         "name": np.str_("x"),
         "ids": (np.int8(1),),
+        "steps": jnp.int32(4),
+        "sizes": [np.arange(2), jnp.arange(2)],
     }
     wanted = {"fold": 3, "rate": 0.5, "name": "x", "ids": [1]}
+    wanted |= {"steps": 4, "sizes": [[0, 1]] * 2}
     assert to_json_values(given) == wanted
     optimizer = training.OptimizerConfig(beta2=np.float32(0.5))
     inner = to_json_values({"a": (optimizer,), "b": ChainMap({"c": np.float64("inf")})})

@@ -34,6 +34,7 @@ def test_a_recipe_that_does_not_resume_is_found_out(importable, capsys):
     assert main(["verify-resume", "--kills", "1", "--", sys.executable, RECIPE, "--forget"]) == 1
     out = capsys.readouterr().out
     assert "state: DIFFERENT: " in out
+    assert "metrics: DIFFERENT: " in out
     assert "NOT equal" in out
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from experiments.core.cli import TABLE_OPTIONS, check_folder, fail, parse_many, refusals
 from experiments.core.config import Files
 from experiments.core.text import load_splits, open_vectors
-from gatedjax import data as gdata
 from gatedjax._utils.terminal import say
 from gatedjax._utils.write import open_atomic
 
@@ -30,10 +29,8 @@ class SubsetConfig(Files):
 
 
 def words_of(value: Any) -> Iterator[str]:
-    """Yields the words of a field of an example: of a text, of tokens, or of lists of tokens."""
-    if isinstance(value, str):
-        yield from gdata.tokenize(value)
-    elif isinstance(value, list | tuple):
+    """Yields the words of a field of an example: of tokens, or of lists of tokens."""
+    if isinstance(value, list | tuple):
         for part in value:
             yield from (part,) if isinstance(part, str) else words_of(part)
 
@@ -44,7 +41,9 @@ def vocabulary(options: SubsetConfig) -> set[str]:
     for name in options.data:
         for source in load_splits(name, options).values():
             for example in source:
-                words.update(words_of(list(example.values())))
+                # A raw text gives no words, because each example also has its tokens.
+                for value in example.values():
+                    words.update(words_of(value))
     return words | {word.lower() for word in words}
 
 

@@ -10,10 +10,9 @@ from jaxtyping import Array, Bool, Float
 
 from gatedjax._utils.fields import check_type
 from gatedjax.functional import gumbel_sigmoid
-from gatedjax.functional._checks import check_positive, promote, wide_dtype
-from gatedjax.functional._relaxations import binarize
+from gatedjax.functional._checks import check_positive, wide_dtype
 from gatedjax.functional._types import ArrayLike
-from gatedjax.gates._estimator import Pathwise
+from gatedjax.gates._estimator import Pathwise, draw_gates
 from gatedjax.gates._expectation import mask_logits
 from gatedjax.gates._slopes import attach_slope
 
@@ -116,7 +115,7 @@ class StraightThrough(Pathwise):
         a are the logits and L is logistic noise; both have the shape of the gates.
         """
         p = jax.nn.sigmoid(logits)
-        hard = binarize(jnp.add(*promote(logits, noise))).astype(logits.dtype)
+        hard = draw_gates(logits, noise)
         # sigmoid(-a) keeps the digits of 1 - p where p is near 1.
         return attach_slope(hard, logits, p * jax.nn.sigmoid(-logits))
 
@@ -149,7 +148,7 @@ class ReinMax(Pathwise):
 
         a are the logits and L is logistic noise; both have the shape of the gates.
         """
-        hard = binarize(jnp.add(*promote(logits, noise))).astype(logits.dtype)
+        hard = draw_gates(logits, noise)
         return attach_slope(hard, logits, jax.nn.sigmoid(jnp.where(hard > 0, -logits, logits)) / 2)
 
 

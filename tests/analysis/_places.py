@@ -1,4 +1,4 @@
-"""Where a figure has its cells and their names."""
+"""Where a figure has its cells, their names and the bar of its shades."""
 
 import numpy as np
 
@@ -15,3 +15,12 @@ def check_names(axes, cells, rows, columns, rotation=0.0):
         np.testing.assert_allclose([places[name, 0.0][1] for name in rows], centres(y[:, 0]))
     if columns:
         np.testing.assert_allclose([places[name, rotation][0] for name in columns], centres(x[0]))
+
+
+def check_bar(figure):
+    """Checks that the bar of the shades is in the figure with its label, and over no text."""
+    sheet, bar = figure.axes
+    box, (width, height) = bar.get_tightbbox(), figure.bbox.size
+    assert 0 <= box.x0 < box.x1 <= width
+    assert 0 <= box.y0 < box.y1 <= height
+    assert [t.get_text() for t in sheet.texts if box.overlaps(t.get_window_extent())] == []

@@ -6,7 +6,7 @@ import pytest
 from gatedjax import analysis
 from gatedjax.analysis import trees
 from gatedjax.analysis._figure import PALETTE
-from tests.analysis._places import check_names
+from tests.analysis._places import check_bar, check_names
 
 mpl = pytest.importorskip("matplotlib")
 
@@ -33,6 +33,7 @@ def test_every_query_has_a_box_at_its_largest_weight_and_an_empty_one_has_a_dash
     shown = texts(figure)
     assert shown.count("$home$") == 3  # the queries once, the keys above each panel
     assert {"SAN", "SSAN", "one sentence", "largest of a query"} <= set(shown)
+    check_bar(figure)
     maps = [c for c in figure.axes[0].collections if isinstance(c, QuadMesh)]
     check_names(figure.axes[0], maps[0], WORDS, ())
     check_names(figure.axes[0], maps[1], (), WORDS, rotation=90.0)  # of the last panel
@@ -59,6 +60,7 @@ def test_marked_words_are_bold_and_padding_is_not_drawn():
     figure = analysis.plot_attention(WORDS, {"SAN": padded}, marked=[1])
     bold = [t.get_text() for t in figure.axes[0].texts if t.get_weight() == "bold"]
     assert bold == ["ran", "ran"]
+    check_bar(figure)  # which a single panel leaves less room
     assert len(outlines(figure)) == 4
 
 

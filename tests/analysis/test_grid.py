@@ -7,7 +7,7 @@ mpl = pytest.importorskip("matplotlib")
 
 from gatedjax import analysis  # noqa: E402
 from gatedjax.analysis._figure import PALETTE  # noqa: E402
-from tests.analysis._places import check_names  # noqa: E402
+from tests.analysis._places import check_bar, check_names  # noqa: E402
 
 ROWS = ["Ann · 3", "Ann · 17", "Bob · 5"]
 QUERY = ["@begin", "who", "@placeholder", "@end"]
@@ -23,7 +23,9 @@ def draw(stem=None, **more):
 
 
 def test_every_weight_has_a_cell_whose_shade_grows_with_it():
-    axes = draw().axes[0]
+    figure = draw()
+    check_bar(figure)
+    axes = figure.axes[0]
     shown = [text.get_text() for text in axes.texts]
     assert [text for text in shown if text in ROWS] == ROWS
     assert [text for text in shown if text in QUERY] == QUERY * 2

@@ -5,7 +5,7 @@ import pytest
 
 from gatedjax import analysis
 from gatedjax.analysis import _phrase_statistics, phrases
-from tests.analysis._places import check_names
+from tests.analysis._places import check_bar, check_names
 
 mpl = pytest.importorskip("matplotlib")
 
@@ -89,4 +89,7 @@ def test_words_against_layers_outline_runs_of_selected_words():
     boxes = [(*box.get_xy() - corner, box.get_height()) for box in outlines(figure)]
     found = (np.array(boxes) / (opposite - corner)[[0, 1, 1]]).round().astype(int).tolist()
     assert found == [[0, 0, 1], [1, 0, 3], [1, 4, 1], [2, 5, 1]]  # layer, first word, words
+    (sample,) = [patch for patch in axes.patches if patch.get_fill()]
+    assert sample.get_facecolor() == tuple(cells.to_rgba(1.0))
     assert figure.axes[1].get_xlabel() == "rescaled attention"
+    check_bar(figure)

@@ -9,6 +9,7 @@ import pytest
 from gatedjax import analysis
 from gatedjax.gates import MeanField
 from gatedjax.gates._report import Measure, Measured, ModeRow, Study
+from tests.analysis._places import check_bar
 
 mpl = pytest.importorskip("matplotlib")
 
@@ -54,6 +55,7 @@ def test_heatmap_marks_open_and_closed_gates():
     assert len(dots) == GATES.sum() + 1  # and the one of the legend
     assert {"open gate", "closed gate"} <= set(texts(figure))
     assert figure.axes[1].get_xlabel() == "attention weight"
+    check_bar(figure)
 
 
 def test_heatmap_is_darker_where_the_weight_is_larger():

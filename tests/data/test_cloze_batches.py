@@ -136,7 +136,8 @@ def test_fractions_are_nested_and_keep_the_order(encoded):
 @pytest.mark.parametrize("budget", [1, 2, 5, 8])
 def test_shapes_hold_every_question_within_the_budget(encoded, vocabulary, budget):
     other = data.encode_cloze(make(20, seed=1, candidates=6, longest=60), vocabulary)
-    shapes = data.plan_cloze_shapes([encoded, other], max_shapes=budget, batch_size=4)
+    empty = other.take(np.arange(0))
+    shapes = data.plan_cloze_shapes([encoded, empty, other], max_shapes=budget, batch_size=4)
     assert 1 <= len(shapes) <= budget
     for part in (encoded, other):
         batches = data.ClozeBatches.eval(part, batch_size=4, shapes=shapes)

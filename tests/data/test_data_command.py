@@ -89,6 +89,8 @@ def test_every_broken_tree_is_named_with_file_line_and_reason(trees, capsys):
     assert named == wanted
     assert cells(out, "train") == ["train", "train.txt", "7", "4", "3", "8544"]
     assert "note: train.txt has 7 lines, the official file 8,544" in out
+    splits = ("train", "validation", "test")
+    assert cells(out, "label") == ["label", *(cell for split in splits for cell in (split, "%"))]
     # the neutral trees of the binary form are a column of their own
     status, out, _ = run(capsys, "check", "sst2", "--manual-dir", manual)
     assert status == 0

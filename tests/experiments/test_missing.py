@@ -79,6 +79,13 @@ def test_comparisons_are_first_then_second_seeds_more_seeds_and_figures(tmp_path
     assert missing.value_of(3, True, False) == "further seed"
 
 
+def test_a_comparison_that_only_the_page_makes_comes_first_too(tmp_path):
+    pairs = dataclasses.replace(SOLO, pair=lambda data, name: (name, "plain"))
+    for page, value in (((), VALUES[3]), ((pairs,), "verdict"), ((lambda _: [pairs],), "verdict")):
+        found, _ = planned(tmp_path, dataclasses.replace(PAPER, page=page), seeds=1)
+        assert [run.value for run in found if run.cell.variant == "solo"] == [value]
+
+
 def steps_of(found):
     return {(run.cell.variant, seed_of(run)): config_of(run).train.num_steps for run in found}
 

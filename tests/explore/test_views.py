@@ -9,6 +9,7 @@ import pytest
 
 from gatedjax.explore._engine import Explorer, open_model
 from gatedjax.explore._offline import offline_page
+from gatedjax.explore._state import State
 from gatedjax.explore._views import PAIRED, grid
 from gatedjax.models import SSANTranslator
 from gatedjax.text.answers._explain import explain
@@ -155,7 +156,7 @@ def test_a_translation_is_that_of_gatedjax_translate(translators):
 
 
 @pytest.mark.slow
-def test_the_alignment_is_what_the_decoder_attends_to(translators):
+def test_the_alignment_is_what_the_decoder_attends_to(translators, monkeypatch):
     """Gathered with these weights, the values are what the layer's own attention gives."""
     view = translators.views[0]
     (ids,) = encode(view._translator.bpe, [LINES[1]])
@@ -180,6 +181,15 @@ def test_the_alignment_is_what_the_decoder_attends_to(translators):
     for one, other in zip(selections, output.selections, strict=True):
         size = len(ids)
         np.testing.assert_allclose(one.weights[:, :, :size, :size], other.weights, atol=TIGHT)
+    # a word has the mean over its own pieces; the last of this target is the stop token
+    monkeypatch.setattr(view, "_translating", lambda ids: target)
+    shown = view.layers(State(text=LINES[1]))
+    words, columns = (np.array(view._translator.bpe.words(of)) for of in (target[:-1], ids[:-1]))
+    for head, layer in zip(weights[0], shown[1:3], strict=True):
+        for word, row in enumerate(layer["pairs"]):
+            mean = head[np.flatnonzero(words == word)].mean(axis=0)
+            wanted = [mean[:-1][columns == column].sum() for column in range(columns[-1] + 1)]
+            np.testing.assert_allclose(row, [*wanted, mean[-1]], atol=1e-4)
 
 
 def test_what_is_not_translated(translators):

@@ -66,6 +66,8 @@ def test_losses_get_gates_in_the_dtype_of_the_logits_and_are_summed_in_float32(e
         return jnp.sum(g, axis=-1, dtype=jnp.float32), None
 
     jax.eval_shape(lambda a: gates.train(estimator, a, keys(2), reader)[0], logits)
+    if isinstance(estimator, gates.Pathwise):
+        seen.append(jax.eval_shape(estimator.gates, logits, jnp.zeros((2, 3))).dtype)
     assert {*seen} == {logits.dtype}
     expected = gates.expectation(jnp.sum, estimator)
     assert jax.eval_shape(expected, logits[0], keys(1)[0]).dtype == jnp.float32

@@ -132,18 +132,14 @@ def test_thresholds_of_grades_stay_in_order_also_for_a_grade_without_a_text():
     assert all(np.isfinite(part).all() for part in slopes)
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def fitted(request):
-    head, targets = HEADS[request.param]
-    return head, targets, list(fit_lexicon(TEXTS, targets, 0, (1.0, 0.5, 0.3), head=head))
-
-
-def test_the_open_words_alone_have_the_same_bits(fitted):
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_open_words_alone_have_the_same_bits(kind):
     """For all texts, shuffled, shortened, with unknown words, in any batch."""
     generator = random.Random(0)
     words = sorted({word for text in TEXTS for word in text} | {"unseen", "filmy", "finest"})
     texts = [*TEXTS, *([generator.choice(words) for _ in range(n % 9 + 1)] for n in range(150))]
-    for lexicon in fitted[2][1:]:
+    head, targets = HEADS[kind]
+    for lexicon in fit_lexicon(TEXTS, targets, 0, (0.5, 0.3), head=head):
         readings = lexicon.read(texts)
         pairs = zip(texts, readings.is_read, strict=True)
         alone = [list(itertools.compress(text, gates)) for text, gates in pairs]
@@ -154,18 +150,3 @@ def test_the_open_words_alone_have_the_same_bits(fitted):
             single = lexicon.read([texts[number]])
             np.testing.assert_array_equal(single.logits[0], readings.logits[number])
             np.testing.assert_array_equal(single.probabilities[0], readings.probabilities[number])
-
-
-def test_each_head_learns_its_targets(fitted):
-    head, targets, (lexicon, *_) = fitted
-    readings = lexicon.read(TEXTS)
-    if head.kind == "classes":
-        assert (readings.probabilities.argmax(1) == targets).mean() > 0.95
-    elif head.kind == "labels":
-        assert ((readings.probabilities > 0.5) == targets).mean() > 0.95
-    elif head.kind == "real":
-        assert readings.probabilities.shape == (len(TEXTS), 0)
-        assert np.corrcoef(readings.logits[:, 0], targets)[0, 1] > 0.9
-    else:
-        assert ((readings.logits > lexicon.bias).sum(1) == targets).mean() > 0.8
-        np.testing.assert_allclose(readings.probabilities.sum(1), 1)

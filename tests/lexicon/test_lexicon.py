@@ -276,13 +276,6 @@ def test_choose_words_is_a_greedy_loop():
         np.testing.assert_array_equal(choose_words(scores, counts, room), expected)
 
 
-def test_a_name_that_training_has_not_seen_is_not_read():
-    texts = [["@ann", "fine"], ["@bob", "dull"]] * 4
-    (lexicon,) = fit_lexicon(texts, np.array([1, 0] * 4), 2, [1.0])
-    (is_read,) = lexicon.read([["@ann", "@anna", "fine", "finer"]]).is_read
-    assert is_read.tolist() == [True, False, True, True]
-
-
 @pytest.mark.parametrize("num_classes", [2, 3])
 def test_the_weights_are_a_stationary_point_of_the_loss(num_classes):
     """The slope by differences of the loss, in loops, is nearly 0 at the weights."""

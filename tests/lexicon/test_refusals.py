@@ -7,6 +7,7 @@ import numpy as np
 from gatedjax.lexicon import (
     ClassHead,
     EmptyLexicon,
+    GatedPooling,
     LabelHead,
     OrdinalHead,
     RealHead,
@@ -45,6 +46,13 @@ def pool(*shapes, labels=(0, 1)):
     return lambda: next(fit_pooling(texts, np.array(labels), 2, [1.0]))
 
 
+def pooled(**changes):
+    """Checks pooled vectors of which a field is another one."""
+    right = GatedPooling(2, np.ones(3), 0.0, np.ones((3, 1)), np.ones(1), np.full(2, 0.5), 0.5)
+    right.check()
+    return lambda: dataclasses.replace(right, **changes).check()
+
+
 TABLE = {
     "fit_lexicon": [
         (fit(sample_weight=np.ones(3)), "sample_weight must have shape"),
@@ -65,6 +73,21 @@ TABLE = {
         (pool((2, 3)), "the same length"),
         (pool((2, 3), (2, 4)), "the same width"),
         (pool((0, 3), (0, 3)), "at least one token"),
+    ],
+    "arrays": [
+        *(
+            (changed(**{name: np.zeros((1, 5, 2))}), f"{name} must have shape")
+            for name in ("is_read", "counts", "pairs", "scale", "weights", "bias", "prior")
+        ),
+        (changed(piece_weights=np.zeros((1, 5, 2))), "piece_weights must have shape"),
+        *(
+            (pooled(**{name: np.zeros((5, 2))}), f"{name} must have shape")
+            for name in ("weights", "bias", "prior")
+        ),
+        *(
+            (pooled(**{name: np.full(shape, np.inf)}), f"{name} must be finite")
+            for name, shape in (("gate", 3), ("weights", (3, 1)), ("bias", 1), ("cut", ()))
+        ),
     ],
     "temperatures": [
         (changed(temperatures=wrong), "temperatures must be 4 positive, finite numbers")

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import jax
 import numpy as np
 import pytest
+from jax.interpreters.partial_eval import dce_jaxpr
 
 from tests._grouped import option_names, option_paths
 from tests.models._losses import MAKERS, ROWS, rates_of, total_loss
@@ -131,11 +132,14 @@ def values_of(name: str, field: str, config: Any) -> tuple[Any, ...]:
 
 
 def traced(function, *arguments) -> tuple[str, Any]:
-    """The program of a function, with its constants, without addresses; shapes of its results."""
+    """The program of a function, with its constants, without addresses and without what does not
+    reach a result; shapes of its results.
+    """
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
+    needed, _ = dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars))
     keys = RNGS["gate"].dtype  # the same in all
     constants = [np.asarray(value).tobytes() for value in closed.consts if value.dtype != keys]
-    return re.sub(r" at 0x[0-9a-f]+", "", str(closed)) + str(constants), shapes
+    return re.sub(r" at 0x[0-9a-f]+", "", str(needed)) + str(constants), shapes
 
 
 def programs(name: str, options: dict[str, Any]):

@@ -70,7 +70,9 @@ CASES = {
 
 @functools.cache
 def solved(name):
-    """Of one case: the module's results in float64 with gradients, what it was given, and pairs."""
+    """Of one case: the module's results in float64 with gradients, and what it was given, in which
+    the module has NaN at padding.
+    """
     options, across, shape = CASES[name]
     rng = np.random.default_rng(0)
     inputs, source = rng.normal(size=(B, N, D)), rng.normal(size=(B, S, 3)) if across else None
@@ -90,27 +92,28 @@ def solved(name):
             wide = module.clone(features=D)
             keep = functools.partial(wide.apply, {"params": params}, method="source_cache")
             cache = keep(source, SOURCE_MASK)
-            others.append(
-                wide.apply({"params": params}, inputs, MASK, source=cache, pair_mask=pairs)
-            )
+            same = wide.apply({"params": params}, inputs, MASK, source=cache, pair_mask=pairs)
+            others.append((*same, cache))
         return output, found, pull(cotangent), others
 
     with jax.enable_x64(True):
         init = functools.partial(module.init, source=source)
         params = drawn(init, inputs, dtype=np.float64)["params"]
-        results = jax.tree.map(np.asarray, run(params, inputs, source))
+        dirty = np.where(MASK[..., None], inputs, np.nan)
+        dirty_source = np.where(SOURCE_MASK[..., None], source, np.nan) if across else None
+        results = jax.tree.map(np.asarray, run(params, dirty, dirty_source))
     allowed = (SOURCE_MASK if across else MASK)[:, None, None, :]
     if pairs is not None:
         allowed = allowed & (pairs if pairs.ndim == 4 else pairs[:, None])
     if options.get("causal"):
         allowed = allowed & CAUSAL
     allowed = np.broadcast_to(allowed, (B, M, N, S if across else N))
-    return module, (params, inputs, source), cotangent, allowed, results, pairs
+    return module, (params, inputs, source), cotangent, allowed, results
 
 
 @pytest.mark.parametrize("name", slow_but(CASES, "causal", "pairs of heads", "pairs across"))
 def test_values_and_gradients_are_those_of_a_loop_over_pairs(name, np_rng):
-    module, (params, inputs, source), cotangent, allowed, results, _ = solved(name)
+    module, (params, inputs, source), cotangent, allowed, results = solved(name)
     output, found, gradients, others = results
     share = module.share_heads
 
@@ -119,7 +122,7 @@ def test_values_and_gradients_are_those_of_a_loop_over_pairs(name, np_rng):
         return (attend(params, inputs, read, allowed, MASK, share=share)[0],)
 
     np.testing.assert_allclose(output, run(params, inputs, source)[0], **F64)
-    for same, _ in others:  # in blocks, and with the keys of the source kept
+    for same, *_ in others:  # in blocks, and with the keys of the source kept
         np.testing.assert_allclose(same, output, **F64)
     given = (params, inputs) if source is None else (params, inputs, source)
     whole = run if source is not None else lambda p, x: run(p, x, None)
@@ -130,7 +133,7 @@ def test_values_and_gradients_are_those_of_a_loop_over_pairs(name, np_rng):
 
 @pytest.mark.parametrize("name", ["causal", "pairs of heads", "across"])
 def test_what_was_selected_is_counted_over_the_pairs_that_may_see_each_other(name):
-    module, (params, inputs, source), _, allowed, results, _ = solved(name)
+    module, (params, inputs, source), _, allowed, results = solved(name)
     read = inputs if source is None else source
     _, counts = attend(params, inputs, read, allowed, MASK, share=module.share_heads)
     if module.share_heads:  # a selection counts where any head may see it
@@ -139,7 +142,7 @@ def test_what_was_selected_is_counted_over_the_pairs_that_may_see_each_other(nam
         counts = np.where(allowed, gates, 0).sum(-1)
     seen = np.where(MASK[:, None], allowed.sum(-1), 0).sum(-1)
     total = np.where(MASK[:, None], counts, 0).sum(-1)
-    for found in (results[1], *(found for _, found in results[3])):
+    for found in (results[1], *(found for _, found, *_ in results[3])):
         np.testing.assert_allclose(found.rate, total / np.maximum(seen, 1), **F32)
         empty = (
             np.where(MASK[:, None], counts == 0, 0).sum(-1) / np.maximum(MASK.sum(-1), 1)[:, None]
@@ -209,20 +212,11 @@ def test_step_by_step_is_the_causal_pass(selector, options):
 
 
 @pytest.mark.parametrize("name", ["pairs across", "pairs of heads"])
-def test_padding_of_either_sequence_has_no_effect(name):
-    module, (params, inputs, source), _, _, results, pairs = solved(name)
-    dirty = np.where(MASK[..., None], inputs, np.nan)
-    given = {}
-    if source is not None:
-        spoiled = np.where(SOURCE_MASK[..., None], source, np.nan)
-        given = {"source": spoiled, "source_mask": SOURCE_MASK}
-    with jax.enable_x64(True):
-        call = jax.jit(functools.partial(module.apply, pair_mask=pairs))
-        again, _ = call({"params": params}, dirty, MASK, **given)
-    np.testing.assert_array_equal(again, results[0])
-    # a query that sees nothing gathers nothing, with finite gradients
-    np.testing.assert_allclose(again[0, 0], params["out"]["bias"], **F64)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(results[2]))
+def test_a_query_that_sees_nothing_gathers_nothing_with_finite_gradients(name):
+    _, (params, *_), _, _, (output, _, gradients, others) = solved(name)
+    np.testing.assert_allclose(output[0, 0], params["out"]["bias"], **F64)
+    kept = [cache for _, _, *caches in others for cache in caches]
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((gradients, kept)))
 
 
 def test_the_functions_take_masks_over_pairs_too(np_rng):

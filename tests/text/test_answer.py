@@ -1,7 +1,9 @@
 """`gatedjax answer`: a run and its export answer alike; other folders are refused."""
 
+import io
 import json
 import re
+import sys
 
 import pytest
 
@@ -125,6 +127,15 @@ def test_other_folders_are_refused_by_what_they_are(folders, document, capsys, t
     line = refused(["translate", str(out)], capsys)
     content = "a reader that answers questions, which must be read with gatedjax answer"
     assert line == f"error: {out} holds {content}\n"
+
+
+def test_a_document_on_standard_input_has_the_limit_of_a_file(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("gatedjax._commands.answer.MOST_TEXT_BYTES", 20)
+    place = tmp_path / "nowhere"
+    for size, message in ((21, "the bytes of the document must be at most 20, got 21"),
+                          (20, f"{place}: there is no such folder")):  # fmt: skip
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a" * size)))
+        assert message in refused(["answer", str(place), "--document", "-", *QUESTION], capsys)
 
 
 def test_a_run_without_its_words_is_exported_as_a_run(folders, capsys, tmp_path):

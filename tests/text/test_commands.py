@@ -224,11 +224,6 @@ def test_a_link_is_written_to_and_a_folder_is_refused(command, here, tmp_path, c
     assert names(tmp_path) == ["file", "link"]
 
 
-def test_a_pipe_that_nobody_reads_ends_a_command_as_standard_output_does():
-    with pytest.raises(BrokenPipeError), refusals({}):
-        raise BrokenPipeError
-
-
 def test_evaluation_agrees_with_prediction(here, tmp_path, capsys):
     bad = [("", "good"), ("\x01", "bad"), ("a", "")]
     path = write_csv(tmp_path / "test.csv", [*TEXTS, *bad])
@@ -515,7 +510,6 @@ def test_bad_data_are_refused_in_one_line_and_nothing_is_written(name, tmp_path,
         (["--held-out", "1"], "--held-out must be in (0, 1)"),
         (["--model=gru", "--cpu-devices", "500"], "--cpu-devices must be at most 128, got 500"),
         (["--model=gru", "--seed", "-1"], "--seed must be at least 0, got -1"),
-        (["--model=gru", "--vectors", "nowhere.txt"], "nowhere.txt"),
         (["--model", "ganet", "--validation", "nowhere.csv"], "nowhere.csv"),
         (["--model", "ganet", "--encoding", "klingon"], "klingon"),
         (["--text", "text", "--task", "pair"], "--text must name two columns"),

@@ -58,10 +58,10 @@ def test_copies_and_contradictions_are_those_of_a_loop():
 
 
 def test_pairs_are_equal_if_both_texts_are():
-    rows = [("a", "b c", 0), ("a b", "c", 1), ("A", "b c", 1)]
+    rows = [("a", "b c", 0), ("a b", "c", 1), ("A", "b c", 1), ("a", "c", 1)]
     table = open_table(rows, Columns(("premise", "hypothesis")))
     corpus = read_corpus(table, Numbers(lowercase=True))
-    assert equal_texts(corpus).tolist() == [0, 1, 0]
+    assert equal_texts(corpus).tolist() == [0, 1, 0, 3]
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -85,8 +85,9 @@ def test_a_file_without_a_header_is_read_by_the_names_of_its_columns(write):
     refused(lambda: Columns(header=("a", "b")), "columns.header|'text'|'label'")
     refused(lambda: Columns(header=()), "columns.header|()")
     assert open_table(write("e.csv", "a text,label\n"), columns)  # the first line is a row
-    for first in ("text,label\n", "Text, LABEL\n"):
-        refused(lambda first=first: open_table(write("e.csv", first), columns), "left out|'label'")
+    refused(lambda: open_table(write("e.csv", "Text, LABEL\n"), columns), "left out|'label'")
+    unnamed, named = Columns(header=("", "label", "text")), write("e.csv", "id,label,text\n")
+    refused(lambda: open_table(named, unnamed), "left out|'label'")
 
 
 # JSON --------------------------------------------------------------------------------------------
@@ -272,7 +273,7 @@ def test_the_first_sheet_of_a_workbook_with_cells(book):
     rows = [(0, text, 1, label) for text, label in ROWS]
     assert read(book("a.xlsx", [(None, "Text", None, "Label"), *rows])) == ROWS
     rows = [("x", 3), ("y", True)]
-    path = book("b.xlsx", [], [(" ",), ("text", "label"), *rows], [("x", 4)])
+    path = book("b.xlsx", [], [(" ",), ("text", "label"), *rows], [("x", 4)] * 3)
     assert read(path) == rows
     assert open_table(path).name == f"{path} [S1]"
     path = book("c.xlsx", ROWS)

@@ -13,9 +13,10 @@ class Network:
     def __init__(self, odd_words_count):
         self.odd_words_count, self.shapes = odd_words_count, []
 
-    def probability(self, text):
+    def probabilities(self, text):
         score = sum(0.1 * x * (self.odd_words_count or x % 2 == 0) for ids in text for x in ids)
-        return 1 / (1 + np.exp(-score + 2))
+        chance = 1 / (1 + np.exp(-score + 2))
+        return np.array([(1 - chance) ** 2, 2 * chance * (1 - chance), chance**2])
 
     def __call__(self, batch):
         rows = [
@@ -24,10 +25,9 @@ class Network:
             if name in batch
         ]
         self.shapes.append(batch["tokens"].shape)
-        chances = np.array([self.probability(text) for text in zip(*rows, strict=True)])
+        answers = np.array([self.probabilities(text) for text in zip(*rows, strict=True)])
         read = [batch[n] % 2 == 0 for n in ("tokens", "hypothesis") if n in batch]
-        answers = np.stack([1 - chances, chances], 1)
-        return {"probabilities": answers, "read": tuple(read), "share": np.ones(len(chances))}
+        return {"probabilities": answers, "read": tuple(read), "share": np.ones(len(answers))}
 
 
 def texts_of(inputs, count=5, longest=7):
@@ -46,11 +46,13 @@ def test_every_word_is_removed_in_turn(inputs, odd_words_count, monkeypatch):
     found = measure_leak(network, texts, lambda size: (8, 8 if size < 5 else 16))
     changes = {True: [], False: []}
     for text in texts:
+        before = network.probabilities(text)
+        best = before.argmax()  # another word may make another class the best
         for place, ids in enumerate(text):
             for i, word in enumerate(ids):
                 if len(ids) > 1:
                     rest = (*text[:place], [*ids[:i], *ids[i + 1 :]], *text[place + 1 :])
-                    change = abs(network.probability(text) - network.probability(rest))
+                    change = abs(before[best] - network.probabilities(rest)[best])
                     changes[bool(word % 2 == 0)].append(change)
     assert found["read"] == pytest.approx(np.mean(changes[True]))
     assert found["not_read"] == pytest.approx(np.mean(changes[False]))

@@ -34,7 +34,7 @@ from tests.tolerances import F32
 @pytest.fixture(scope="module")
 def model():
     """A GA-Net that nobody trained; the commands train one."""
-    return dataclasses.replace(draw_model(max_len=40), windows=True)
+    return dataclasses.replace(draw_model(max_len=40), windows=True, prior=(0.25, 0.75))
 
 
 @pytest.fixture(scope="module")
@@ -247,7 +247,7 @@ OTHER_CONFIGS = [
       for value in (["bad"], 3, ["a", "a"], [None, "a"])),
     *((lambda c, value=value: c.update(prior=value), "prior must be 2 numbers in ")
       for value in ([0.5, 0.25, 0.25], [1.5, -0.5])),
-    (lambda c: c.update(max_len=0), UNREADABLE),
+    *((lambda c, value=value: c.update(max_len=value), UNREADABLE) for value in (0, 10**9)),
 ]  # fmt: skip
 OTHER_WORDS = [
     (lambda v: v["words"].append("more"), OTHER),
@@ -356,6 +356,9 @@ def test_a_selection_is_that_of_all_layers_heads_and_real_words():
         assert found["share"][row] == pytest.approx(share[:n].mean())
         received = weights[:, row, :, :n].sum((0, 1, 2))
         np.testing.assert_allclose(found["attention"][row], received / received.sum(), rtol=1e-5)
+    output = SimpleNamespace(attention=weights[0, :, 0])
+    attention = TEXT["agt"].summarize(output, batch)["attention"]
+    np.testing.assert_allclose(attention, output.attention.mean(1), rtol=1e-6)
     batch |= {"hypothesis": batch["tokens"], "hypothesis_lengths": lengths[::-1]}
     pair = SimpleNamespace(premise=layers[0], hypothesis=layers[1])
     shares = [gates[0, 0, :, :4, :4].mean(), gates[1, 0, :, :2, :2].mean()]

@@ -149,6 +149,8 @@ CALLS = {
     ] + [
         *((lambda row=row: Tagger.train([row]), "sentence 1|a list of words", TypeError)
           for row in (("a b", "X Y"), (["a", ""], ["X", "Y"]), ([1], ["X"]))),
+        (lambda: Tagger.train([(["a", "b"] * 9, ["X", "Y"] * 9)], validation=[(["a"], ["Z"])]),
+         "the data:1: tag must be a class of the model"),
         (lambda: Tagger.train(3), "a path or a list of (words, tags)|int", TypeError),
     ],
     "tokenizers": [
@@ -253,12 +255,12 @@ def test_rows_of_an_indicator_are_refused_in_every_source(tmp_path):
     refused(lambda: LABELS.train([(x, row[:1]) for x, row in rows]), "labels must be names")
 
 
-def broken(change):
-    """An encoder whose result for the third text is changed."""
+def broken(change, to=X[2]):
+    """An encoder whose result for a text, the third, is changed."""
 
     def encode(texts):
         results = encode_static(texts)
-        return [change(*result) if text == X[2] else result
+        return [change(*result) if text.startswith(to) else result
                 for text, result in zip(texts, results, strict=True)]  # fmt: skip
 
     return encode
@@ -266,7 +268,7 @@ def broken(change):
 
 ENCODERS = [
     (broken(lambda t, v: (t, v[:-1])), "'dull old film now' has 4 tokens|(3, 12)"),
-    (broken(lambda t, v: (t, v * np.nan)), "NaN or infinity for the text 'dull old film now'"),
+    (broken(lambda t, v: (t, v + np.inf)), "NaN or infinity for the text 'dull old film now'"),
     (broken(lambda t, v: (t, v[:, :3])), "the same width for each text|12"),
     (broken(lambda t, v: (" ".join(t), v)), "a list of texts as the tokens"),
     (broken(lambda t, v: (t, None)), "shape|()"),
@@ -290,7 +292,8 @@ def test_another_encoder_than_that_of_the_training_is_refused(tmp_path):
         return TextClassifier.load(path, encoder=encoder)
 
     refused(lambda: load(encode_with_neighbours), "encode texts like|encode_static|other tokens")
-    refused(lambda: load(lambda x: [(t, v + 1) for t, v in encode_static(x)]), "other vectors")
+    with_last = broken(lambda t, v: (t, v + np.eye(len(v))[:, -1:]), to="a fine film, not dull")
+    refused(lambda: load(with_last), "other vectors")
     refused(lambda: load(lambda x: [(t, v[:, :3]) for t, v in encode_static(x)]), "the same width")
     refused(lambda: load(3), "encoder must be a function", TypeError)
     for ask in (lambda: load().predict(X), lambda: load().explain(X[0]),

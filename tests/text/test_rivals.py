@@ -13,9 +13,12 @@ from sklearn.feature_selection import chi2
 from sklearn.linear_model import LogisticRegression
 
 from gatedjax._commands import _training
+from gatedjax.data import Vocabulary
 from gatedjax.lexicon import Readings
 from gatedjax.text.answers._report import render_better
+from gatedjax.text.corpus._corpus import Rows
 from gatedjax.text.fit import _rivals
+from gatedjax.text.fit._network import _Part
 from gatedjax.text.fit._rivals import (
     compare_scores,
     filter_words,
@@ -59,6 +62,12 @@ def test_a_label_is_the_logistic_regression_of_scikit_learn():
     model = LogisticRegression(C=10.0, solver="liblinear", tol=0.1)
     model.fit(rows, columns[:, 1], weights / weights.mean())
     np.testing.assert_allclose(found, model.predict_proba(rows)[:, 1], rtol=1e-12)
+
+
+def test_the_words_of_a_second_text_are_other_words():
+    texts = tuple(Rows.join([np.array(ids)]) for ids in ([2, 3], [3]))
+    words = _Part(texts, np.zeros(1, int)).words(Vocabulary(["a", "b"]))
+    assert list(words) == [["a", "b", "2:b"]]
 
 
 def test_weights_count_and_their_unit_does_not():
@@ -126,6 +135,7 @@ def test_long_texts_have_no_model_of_characters(monkeypatch):
 @pytest.mark.parametrize("share", [0.1, 0.4])
 def test_the_filter_keeps_the_words_of_the_chi_squared_of_scikit_learn(share):
     texts, columns = reviews(200, 3)
+    texts[-1] = ()  # a text without a word counts as well
     counted = CountVectorizer(analyzer=list)
     rows = counted.fit_transform(texts)
     totals = np.asarray(rows.sum(0)).ravel()

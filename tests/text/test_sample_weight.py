@@ -92,6 +92,7 @@ def test_the_public_fits_leave_out_texts_of_weight_0():
     for fit, texts, fewer in ((fit_lexicon, words, some), (fit_pooling, vectors, part)):
         one = list(fit(texts, labels, 2, [1.0, 0.5], sample_weight=weights))[-1]
         other = list(fit(fewer, labels[rows], 2, [1.0, 0.5], sample_weight=weights[rows]))[-1]
+        np.testing.assert_allclose(one.prior[1], np.average(labels, weights=weights))
         readings = [lexicon.read(texts).probabilities for lexicon in (one, other)]
         np.testing.assert_array_equal(*readings)
 

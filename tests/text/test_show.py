@@ -261,8 +261,12 @@ def test_the_terminal_and_the_page_show_what_they_showed():
             assert here[name][place] == lines, (name, place)
     assert EXPLANATIONS["the last open gate"]().to_json()["flips"][1] is None
     assert EXPLANATIONS["a text that goes on"]().to_json()["cut"] == 1200
-    both = html_page([explain(removed=UNCHANGED), explain()], "both")
-    assert "Underlined</span>: read by attention." in both
+    mixed = html_page([explain(removed=UNCHANGED), explain(), sized()], "mixed")
+    for part in ("Underlined</span>: read by attention.", "have the probability", "Grey: less"):
+        assert part in mixed
+    assert "Grey" not in dataclasses.replace(sized(), ranked=sized().ranked[:1]).html()
+    linear = explain(gates=None, read=(True,) * 3, unknown=(True, False, True), share=1.0)
+    assert "3 of 3 words are read (100%), 2 of them unknown" in linear.render()
     assert "h1" in {tag for tag, _ in Page(html_page([], "nothing")).found}
 
 

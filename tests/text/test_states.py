@@ -138,9 +138,10 @@ def test_records_without_a_label_or_token_do_not_shift_the_states(tmp_path):
     ("text", "tokens", "expected"),
     [
         ("Unseen film", ["[CLS]", "un", "##seen", "film", "[SEP]"], "Un film"),
-        ("a film, a", ["\u2581a", "\u2581film", ",", "\u2581a"], "a film a"),
-        ("a a a", ["a", "a", "a"], "a a"),
-        ("\u0130stanbul", ["istanbul"], "\u0130stanbul"),
+        ("a film, a", ["\u2581a", "\u2581film", "\u0120,", "\u2581a"], "a film a"),
+        ("oldnewold", ["old", "new</w>", "old"], "old old"),
+        ("a film", ["a", "##", "film"], "a film"),
+        ("\u0130 film, dull", ["\u0130", "film", "dull"], "\u0130 , dull"),
     ],
 )
 def test_the_characters_of_tokens_are_removed(text, tokens, expected):

@@ -92,6 +92,7 @@ def test_every_word_of_a_long_sentence_has_a_tag(tagger):
     (one,) = tagger.predict([words])
     assert one.words == words
     assert len(one.tags) == len(one.probabilities) == 21
+    assert tagger.evaluate([*sentences(3), (["a"], [])])["aside"] == 1
     (whole,) = word_probabilities(tagger.model_, [words])
     # the words in the middle of the second window are told by that window alone
     (second,) = word_probabilities(tagger.model_, [words[4:12]])

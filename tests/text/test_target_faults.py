@@ -59,6 +59,8 @@ def test_grades_must_be_finite_numbers(grade, tmp_path, capsys):
     labels = ["1", "2", grade]
     with pytest.raises(ValueError, match=f"must be different numbers, all finite.* got {grade}"):
         OrdinalTarget.of_labels(labels, [1, 1, 1], TextOptions())
+    with pytest.raises(ValueError, match=r"must be different numbers.* got 1,1\.0,2:"):
+        OrdinalTarget.of_labels(["1", "1.0", 2], [1, 1, 1], TextOptions())
     named = OrdinalTarget.of_labels(labels, [1, 1, 1], TextOptions(order=[grade, "1", "2"]))
     assert named.classes[1:] == ("1", "2")
     assert OrdinalTarget.of_labels(["10", "-2.5", 3], [1, 1, 1], TextOptions()).classes == (

@@ -150,6 +150,7 @@ def test_the_shares_of_an_explanation_sum_to_the_prediction(folder, kind):
         assert set(prediction.labels) == {"money", "sport"}
     elif kind == "regression":
         assert total[0] == pytest.approx(prediction.value)
+        refused(lambda: model.model_.probabilities([(text,)]), "a model of numbers: call predict")
     else:
         lexicon = model.model_.lexicon
         heat = lexicon.temperatures[sum(sum(explanation.read) > most for most in (1, 2, 5))]
@@ -241,6 +242,11 @@ def test_label_metrics_are_those_of_scikit_learn():
     true = np.array([[True, False, True], [False] * 3])
     scores = LabelTarget(("a", "b"), (0.5, 0.5)).score_texts(true, found)
     np.testing.assert_allclose(scores, [2 / 3, 1])
+
+
+def test_texts_with_labels_are_split_by_their_rarest_label():
+    strata, names = LabelTarget(("a", "b")).stratify(np.array([[1, 0], [1, 1], [0, 0]], bool))
+    assert (strata.tolist(), names) == ([0, 1, 2], ("a", "b", "(no label)"))
 
 
 def test_thresholds_are_the_best_of_all():

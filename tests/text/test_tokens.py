@@ -18,7 +18,9 @@ from gatedjax.text.corpus._tokens import (
     learn_units,
 )
 from gatedjax.text.sources._open import open_table
+from gatedjax.text.sources._table import Columns
 from tests.data.test_posts import random_posts
+from tests.explore._models import model as draw_model
 from tests.lexicon.test_lexicon import random_texts
 from tests.refusals import refused
 from tests.text._own import options, reasons
@@ -80,6 +82,12 @@ def test_texts_with_spaces_learn_no_units_and_are_read_once():
     assert len(passes) == 1
 
 
+def test_units_are_learned_from_both_texts_of_a_pair():
+    rows = [("a film", text, label) for text, label in HAN]
+    table = open_table(rows, Columns(("premise", "hypothesis")))
+    assert read_training(table, lowercase=True)[1].tokenizer.units is not None
+
+
 def test_functions_of_users():
     assert import_path(commas) == "tests.text.test_tokens:commas"
     for function in (lambda text: text.split(), functools.partial(commas)):
@@ -93,6 +101,12 @@ def test_a_function_is_passed_again_and_compared():
     assert Tokenizer.from_json(stored, commas).split("a, b") == ("a", "b")
     again = functools.partial(commas)  # the same tokens, another function
     assert Tokenizer.from_json(stored, again).split("a, b") == ("a", "b")
+
+
+def test_a_network_gets_its_function_again(tmp_path):
+    model = dataclasses.replace(draw_model(), tokenizer=Tokenizer("custom", function=commas))
+    folder = model.save(tmp_path / "model", overwrite=False)
+    assert TextClassifier.load(folder, tokenizer=commas).model_.tokenizer == model.tokenizer
 
 
 @pytest.mark.slow

@@ -8,6 +8,11 @@ import pytest
 from gatedjax import data, export
 from gatedjax.__main__ import main
 from gatedjax._utils.terminal import UNREAD
+from gatedjax.models import SSANTranslator, SSANTranslatorConfig
+from gatedjax.models.ssan.translation import STOP
+from gatedjax.text.models._translator import SearchConfig, Translator, encode, translate_texts
+from tests import refusals
+from tests._grouped import grouped
 from tests._programs import Plugin
 from tests._streams import unread
 from tests.text._own import refused
@@ -94,6 +99,23 @@ def test_options_of_the_search_and_lines_reach_it_as_they_are(
     out, err = capsys.readouterr()
     assert out == given.replace("\r", "")
     assert err.startswith("BLEU 100.00 ")
+
+
+def test_a_text_and_its_translation_fit_into_a_table_of_positions():
+    class Silent(Translator):
+        def decode(self, params, batch):
+            return np.full((len(batch["tokens"]), 1), STOP)
+
+    pieces = data.BytePairs.train(LINES, 40)
+    (ids,) = encode(pieces, LINES[:1])
+    for most in (len(ids) + 4, len(ids) + 3):
+        config = grouped(SSANTranslatorConfig, positions="learned", max_length=most)
+        model = SSANTranslator(config, len(pieces))
+        translator = Silent(model, {}, pieces, SearchConfig(extra=4))
+        if most == len(ids) + 4:
+            assert translate_texts(translator, LINES[:1]) == [""]
+    message = f"at most {len(ids) - 1} pieces|max_length is {most}|4 more|got {len(ids)}"
+    refusals.refused(lambda: translate_texts(translator, LINES[:1]), message)
 
 
 @pytest.mark.slow

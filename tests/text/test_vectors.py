@@ -13,6 +13,7 @@ from gatedjax.__main__ import main
 from gatedjax.export import BadFile
 from gatedjax.text.models._lexicon import LexiconModel
 from tests.lexicon.test_vectors import package as package  # a fixture
+from tests.refusals import refused
 from tests.text._own import TEXTS, X, Y, write_csv
 
 GOOD, BAD = ("bright", "warm", "sunny", "kind"), ("dull", "slow", "gloomy", "mean")
@@ -40,6 +41,11 @@ def saved(tmp_path_factory):
     place = tmp_path_factory.mktemp("vectors")
     file = write_vectors(place / "vectors.vec")
     return TextClassifier(vectors=file, share=0.5).fit(X, Y).save(place / "model")
+
+
+def test_a_network_has_the_width_of_the_vectors_in_a_file(file):
+    model = TextClassifier("gru", vectors=file, network={"embedding_dim": 3})
+    refused(lambda: model.fit(X, Y), "width of the word vectors in network must be 4|got 3")
 
 
 def test_words_that_training_has_not_seen_are_understood_by_their_vectors(file):
