@@ -1,4 +1,4 @@
-"""The test over seeds and examples against an oracle in loops."""
+"""The test over seeds and examples against an oracle in loops, and its error rate."""
 
 import math
 
@@ -90,3 +90,39 @@ def test_scores_without_any_spread_are_certain():
     assert (same.difference, same.p_value, same.freedom) == (0, 1, math.inf)
     other = analysis.two_way_test(ones, zeros)
     assert (other.low, other.high, other.p_value) == (1, 1, 0)
+
+
+def rights(rng, seeds, difficulty, spread):
+    """Which examples are right, of seeds with accuracies that spread by `spread`."""
+    slope = stats.norm.pdf(1.2 / math.sqrt(2)) / math.sqrt(2)
+    shift = rng.normal(0, spread / slope, (seeds, 1))
+    return difficulty + shift + rng.normal(0, 1, (seeds, difficulty.size)) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [2, 5])
+def test_of_equal_systems_at_most_six_percent_differ_where_a_bootstrap_finds_many(seeds):
+    """Seeds spread by one point: over the examples alone a quarter of the tests is wrong."""
+    rng = np.random.default_rng(seeds)
+    wrong = over_examples = 0
+    trials = 600
+    for _ in range(trials):
+        difficulty = rng.normal(1.2, 1, 2_000)
+        a, b = (rights(rng, seeds, difficulty, 0.01).astype(float) for _ in range(2))
+        wrong += analysis.two_way_test(a, b).p_value < 0.05
+        shift = a.mean(0) - b.mean(0)
+        over_examples += abs(shift.mean()) > 1.96 * shift.std(ddof=1) / math.sqrt(shift.size)
+    assert wrong / trials <= 0.06
+    assert over_examples / trials > 0.15
+
+
+def test_a_difference_of_four_points_is_found():
+    rng = np.random.default_rng(0)
+    found = 0
+    for _ in range(100):
+        difficulty = rng.normal(1.2, 1, 2_000)
+        a = rights(rng, 5, difficulty + 0.2, 0.005).astype(float)
+        found += (
+            analysis.two_way_test(a, rights(rng, 5, difficulty, 0.005).astype(float)).p_value < 0.05
+        )
+    assert found > 90

@@ -1,10 +1,11 @@
-"""The fused softmax loss against a NumPy loop and optax."""
+"""The fused softmax loss against a NumPy loop, optax and finite differences."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.test_util import check_grads
 
 from gatedjax.functional import linear_cross_entropy as cross_entropy
 from tests.tolerances import BF16, F32, F64
@@ -123,3 +124,11 @@ def test_narrow_targets_may_count_up_to_the_number_of_classes(np_rng):
     got = solved((states, kernel, bias), targets)[0]
     assert got.dtype == np.float32
     np.testing.assert_allclose(got, oracle(states, kernel, bias, targets), **F32)
+
+
+@pytest.mark.usefixtures("x64")
+def test_first_and_second_derivatives_equal_finite_differences(np_rng):
+    *parts, targets = arguments(np_rng, np.float64)
+    weight = np.arange(1.0, N + 1)
+    loss = lambda *parts: jnp.sum(linear_cross_entropy(*parts, targets) * weight)  # noqa: E731
+    check_grads(jax.jit(loss), parts, order=2, modes=["rev"], rtol=1e-6, atol=1e-6)

@@ -208,3 +208,38 @@ def test_entropy_and_log_probability_know_no_padding_and_certain_pairs_have_none
     np.testing.assert_allclose(log_prob, np.log(p), rtol=1e-6)
     np.testing.assert_allclose(d_entropy[0, 0, 0], [-0.5 * p * (1 - p), 0, 0, 0], rtol=1e-5)
     np.testing.assert_allclose(d_log_prob[0, 0, 0], [1 - p, 0, 0, 0], rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_the_expected_reinforce_gradient_is_the_enumerated_one(x64):
+    """N = 3: the mean over all selections, weighted by probability, of the surrogate's gradient."""
+    logits = np.array([[0.3, -0.7, 1.1], [0.0, 0.4, -1.2], [2.0, -0.3, 0.6]])[None, None]
+    scores = np.array([[1.0, -0.5, 0.2], [0.1, 0.9, -1.0], [0.3, 0.3, 0.8]])[None, None]
+    target = np.array([[0.2, 0.5, 0.3], [0.6, 0.1, 0.3], [0.1, 0.1, 0.8]])[None, None]
+
+    def reward(gates):
+        e = jnp.broadcast_to(scores, gates.shape)
+        weights = F.selective_weights(e, gates, hard=True)
+        return -jnp.sum((weights - target) ** 2, axis=(1, 2, 3))
+
+    draws = np.array(list(itertools.product([0.0, 1.0], repeat=9))).reshape(-1, 1, 3, 3)
+    many = np.broadcast_to(logits[0], draws.shape)
+    rewards = np.asarray(jax.jit(reward)(draws))
+
+    def probability(a):
+        p = jax.nn.sigmoid(a)
+        return jnp.prod(jnp.where(draws > 0, p, 1 - p), axis=(1, 2, 3))
+
+    def surrogate(a, baseline):
+        log_prob = F.selection_log_prob(jnp.broadcast_to(a, draws.shape), draws).sum(axis=(1, 2))
+        return F.score_function_loss(log_prob, rewards, baseline)
+
+    @jax.jit
+    def run(a):
+        wanted = jax.grad(lambda a: -jnp.sum(probability(a) * rewards))(a)
+        each = lambda c: jax.grad(lambda a: jnp.sum(probability(many) * surrogate(a, c)))(a)  # noqa: E731
+        return wanted, [each(baseline) for baseline in (0.0, 0.7)]
+
+    wanted, found = run(many[0][None])
+    for got in found:
+        np.testing.assert_allclose(got, wanted, **F64)

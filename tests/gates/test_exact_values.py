@@ -2,6 +2,7 @@
 
 import itertools
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from gatedjax import gates
 from tests.gates import _oracles
 from tests.gates._cases import at_noise, name
+from tests.tolerances import F64
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -77,3 +79,67 @@ def test_biased_estimators_have_the_bias_of_the_table(estimator):
         _, _, exact, _, _ = _oracles.truth(lambda b, t=point[1]: np.sum((b - t) ** 2), [point[0]])
         mean, _ = moments(estimator, *point)
         np.testing.assert_allclose(mean - exact[0], bias, **digits(3))
+
+
+def test_enumeration_has_the_gradients_of_the_table():
+    for (theta, target), gradient in GRADIENT.items():
+        found = gates.enumerate(squared, np.array([theta]), target).gradient
+        np.testing.assert_allclose(found, [gradient], **digits(7 if theta else 4))
+
+
+def test_rebar_and_relax_have_the_exact_mean_whatever_their_control_variate():
+    # the integrand has no kink in v, and in u only where the gate turns
+    for estimator in [gates.Rebar(1.0, -0.1), gates.Relax(lambda z: jnp.sum(jnp.sin(z / 4)))]:
+        mean, variance = moments(estimator, 1.0, 0.49)
+        # the second is unbounded in the logarithms of u, which Gauss's rule follows less closely
+        np.testing.assert_allclose(mean, GRADIENT[1.0, 0.49], rtol=2e-3)
+        assert variance > 1e-4
+
+
+def test_the_toy_of_liu_et_al_has_the_gradient_and_variances_of_their_notebook():
+    """d = 3 gates of one shared phi = 0, loss sum (b - p0)^2."""
+    target = np.array([0.6, 0.51, 0.48])
+    rows = np.array(list(itertools.product([-1.0, 1.0], repeat=3)))
+
+    def loss(g, target):
+        return jnp.sum((g - target) ** 2)
+
+    truth = gates.enumerate(loss, np.zeros(3), target)
+    np.testing.assert_allclose(np.sum(truth.gradient), -0.0450, rtol=1e-12)
+
+    @jax.jit
+    def shared(noise, baseline):
+        def one(row, c):
+            def run(phi):
+                logits = jnp.full(3, phi)
+                objective = gates.Objective(loss, (target,), logits.dtype)
+                return gates.Reinforce(c).surrogate(objective, logits, row[None])
+
+            return jax.grad(run)(0.0)
+
+        return jax.vmap(one)(noise, baseline)
+
+    values = np.sum(((rows > 0) - target) ** 2, axis=1)
+    pairs = np.array(list(itertools.product(range(8), repeat=2)))
+    double = np.asarray(shared(rows[pairs[:, 0]], values[pairs[:, 1]]))
+    plain = np.asarray(shared(rows[pairs[:, 0]], np.zeros(64)))
+    np.testing.assert_allclose([double.mean(), plain.mean()], -0.0450, rtol=1e-12)
+    np.testing.assert_allclose(double.var(), 0.012525, **digits(5))
+    np.testing.assert_allclose(plain.var(), 0.43842, **digits(5))
+
+
+@pytest.mark.slow
+def test_reinmax_is_exact_for_losses_quadratic_in_each_gate_and_straight_through_is_not(np_rng):
+    logits, matrix = np.array([0.4, -1.0, 1.7]), np_rng.normal(size=(3, 3))
+
+    def loss(g, matrix):
+        return g @ matrix @ g + g[0] ** 2 * g[1] ** 2 * g[2]
+
+    patterns = np.array(list(itertools.product([-100.0, 100.0], repeat=3)))
+    p = _oracles.sigmoid(logits)
+    weights = np.prod(np.where(patterns > 0, p, 1 - p), axis=1)
+    exact = gates.enumerate(loss, logits, matrix).gradient
+    _, found = at_noise(loss, gates.ReinMax(), logits, patterns[:, None], matrix)
+    np.testing.assert_allclose(weights @ found, exact, **F64)
+    _, found = at_noise(loss, gates.StraightThrough(), logits, patterns[:, None], matrix)
+    assert np.max(np.abs(weights @ found - exact)) > 1e-2

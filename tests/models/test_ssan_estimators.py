@@ -7,6 +7,7 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from gatedjax import functional as F
@@ -14,6 +15,7 @@ from gatedjax import nn
 from gatedjax.gates import ByValues, DisARM, Pathwise, Reinforce, ReinMax, _registry
 from gatedjax.gates._registry import KINDS, NOT_OF_PAIRS, create_estimator
 from gatedjax.gates._score import MultiPass
+from gatedjax.training import init_state, make_train_step
 from tests._drawn import drawn
 from tests.models._losses import make, ssan_nli, ssan_probe, ssan_tagger, total_loss
 from tests.models._passes import RNGS, in_numpy
@@ -268,3 +270,37 @@ def test_a_named_estimator_trains_pairs_or_is_refused():
     trained = Pathwise | MultiPass | Reinforce
     assert {name for name in able if isinstance(create_estimator(name), trained)} == able
     assert able >= {"st_gumbel", "leave_one_out", "disarm", "reinforce", "hard_kuma"}
+
+
+def texts():
+    """Four texts of up to six words for training."""
+    rng = np.random.default_rng(1)
+    lengths = np.array([6, 5, 6, 4], np.int32)
+    tokens = rng.integers(2, 7, (4, 6)) * (np.arange(6) < lengths[:, None])
+    ids = np.arange(4, dtype=np.int32)
+    rows = {"tokens": tokens.astype(np.int32), "lengths": lengths, "label": ids % 2}
+    return rows | {"example_id": ids, "weight": np.ones(4, np.float32)}
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 3))
+def learn(task, tx, batch, steps, key):
+    """(parameters, metrics of the last step)."""
+    step = make_train_step(task, tx)
+    state = init_state(task, tx, key, batch)
+    state, metrics = jax.lax.scan(
+        lambda state, _: step(state, batch, jax.random.key(1)), state, None, length=steps
+    )
+    return state.params, jax.tree.map(lambda values: values[-1], metrics)
+
+
+@pytest.mark.slow
+def test_training_reaches_the_density():
+    shares = {}
+    for density in (0.2, None):
+        task = probe(density=density, num_layers=1, hidden=8, filter_size=8, num_heads=2)
+        params, metrics = learn(task, optax.adam(3e-3), texts(), 1000, jax.random.key(0))
+        output = in_numpy(lambda t, p: t.model.apply({"params": p}, texts()))(task, params)
+        shares[density] = output.selections[0].probability.mean()
+        assert ("multiplier" in metrics) == (density is not None)
+    np.testing.assert_allclose(shares[0.2], 0.2, atol=0.05)
+    assert abs(shares[None] - 0.2) > 0.2
