@@ -49,6 +49,13 @@ def test_every_training_span_is_there_once_with_its_label(trees):
     assert [x["example_id"] for x in source][:8] == [0, 1, 2, 3, 4, 5, 6, 4096]
 
 
+def test_repeated_spans_are_kept_on_request(trees):
+    source = data.load("sst1", "train", manual_dir=trees, level="phrase")
+    assert len(source) == 7 + 7 + 3
+    once = data.load("sst1", "train", manual_dir=trees, level="train_phrase")
+    assert list(dict.fromkeys(pairs(source))) == pairs(once)
+
+
 def test_binary_phrases_leave_out_neutral_spans_and_say_how_many(trees):
     source = data.load("sst2_phrases", "train", manual_dir=trees)
     assert pairs(source) == [

@@ -1,5 +1,6 @@
 """Batches of several sequences, and byte pairs."""
 
+import collections
 import pickle
 
 import numpy as np
@@ -19,13 +20,13 @@ def examples(np_rng, count=40):
     return sequences, np.arange(count) + 1000
 
 
-def test_an_example_of_a_batch_has_all_it_has(np_rng):
+def test_every_example_is_in_an_epoch_once_with_all_it_has(np_rng):
     sequences, ids = examples(np_rng)
     labels = np.arange(40) % 3
     batches = data.SequenceBatches(
         sequences, ids, lengths=LENGTHS, columns={"label": labels}, max_tokens=64, max_buckets=3
     )
-    shapes = set()
+    seen, shapes = collections.Counter(), set()
     for batch in batches:
         rows = batch["weight"] > 0
         shapes.add(batch["tokens"].shape)
@@ -35,11 +36,13 @@ def test_an_example_of_a_batch_has_all_it_has(np_rng):
         assert np.all(batch["example_id"][~rows] == -1)
         for row in np.flatnonzero(rows):
             index = batch["example_id"][row] - 1000
+            seen[index] += 1
             assert batch["label"][row] == labels[index]
             for name, length in (("tokens", "lengths"), ("targets", "target_lengths")):
                 size = batch[length][row]
                 np.testing.assert_array_equal(batch[name][row, :size], sequences[name][index])
                 assert not batch[name][row, size:].any()
+    assert seen == collections.Counter(range(40))
     assert len(shapes) == len(batches.edges) <= 3
     for rows, width in shapes:
         assert rows * width <= 64 or rows == 1
