@@ -409,3 +409,15 @@ def test_evaluation_reports_every_example(np_rng):
     assert metrics["unanswerable"] == 0
     for name in ("example_id", "label", "weight"):
         np.testing.assert_array_equal(rows[name], batch[name])
+
+
+@pytest.mark.slow
+def test_the_step_clip_bounds_what_a_step_passes_on(np_rng):
+    batch = make_batch(np_rng)
+    loose, tight = make_task(dropout=0.0), make_task(dropout=0.0, step_clip=1e-3)
+    params = draw(loose, batch)
+    (_, plain), (_, bounded) = (loss_and_gradient(task, params, batch) for task in (loose, tight))
+    bias = bounded["hop_1"]["document"]["layer_0"]["forward"]["bias"]
+    # 3 examples of at most 6 steps
+    assert 0 < np.abs(bias).max() <= 18e-3
+    assert np.abs(plain["hop_1"]["document"]["layer_0"]["forward"]["bias"]).max() > 18e-3

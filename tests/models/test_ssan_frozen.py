@@ -119,3 +119,15 @@ def test_a_frozen_selector_has_no_gradient_and_selects_in_training_as_in_evaluat
     usual = made(name, freeze_embeddings=False).task.model
     output = jax.jit(usual.apply)({"params": params}, one.batch)
     np.testing.assert_array_equal(output.logits, evaluation.logits)
+
+
+def test_frozen_words_of_another_width_are_mapped_to_that_of_the_layers():
+    one = made("reordering", freeze_embeddings=True, hidden=8, embedding_dim=4)
+    start = jax.jit(one.task.init)(jax.random.key(0), one.batch)
+    first, last = (state.params["encoder"] for state in trained(one))
+    vectors = start["encoder"]["embed"]["embedding"]
+    np.testing.assert_array_equal(vectors[1:], table("reordering")[1:])
+    np.testing.assert_array_equal(last["embed"]["embedding"], first["embed"]["embedding"])
+    kernels = [encoder["projection"]["kernel"] for encoder in (first, last)]
+    assert kernels[0].shape == (4, 8)
+    assert not np.array_equal(*kernels)

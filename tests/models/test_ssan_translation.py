@@ -188,3 +188,18 @@ def test_a_text_beyond_the_position_table_is_refused(np_rng):
         jax.eval_shape(model.apply, variables, batch_of(np_rng, [3], [21]))
     with pytest.raises(ValueError, match="size must be at most 20, got 23"):
         search(model, params, batch_of(np_rng, [3], [3]), extra=20)
+
+
+@pytest.mark.slow
+def test_the_selector_is_in_the_chosen_encoder_layers_only():
+    shapes = {}
+    for layers in ((0,), (1,), (1, 2)):
+        model = SSANTranslator(config(num_layers=2, select_layers=layers), V)
+        batch = batch_of(np.random.default_rng(1), [4, 3], [3, 4])
+        params = jax.eval_shape(lambda m=model, b=batch: m.init(jax.random.key(0), b))["params"]
+        shapes[layers] = sum(x.size for x in jax.tree.leaves(params))
+        decoder = [params[name] for name in params if name.startswith("decoder")]
+        assert "selector" not in str(jax.tree.structure(decoder))
+    extra = 2 * (16 * 16 + 16)
+    assert shapes[1,] - shapes[0,] == extra
+    assert shapes[1, 2] - shapes[0,] == 2 * extra
