@@ -106,6 +106,41 @@ def test_other_files_have_the_counts_of_their_makers(name, split, size, shared_d
         assert len(arguments) == dict(zip(SPLITS, (81_244, 9_556, 9_313), strict=True))[split]
 
 
+def spans_by_hand(text):
+    """(words, label) of every bracket, by recursion over the characters: another parser."""
+
+    def node(at):
+        label, at, words = int(text[at + 1]), at + 3, []
+        while text[at] != ")":
+            if text[at] == "(":
+                inner, at = node(at)
+                words += inner
+            elif text[at] == " ":
+                at += 1
+            else:
+                end = text.index(")", at)
+                words.append(text[at:end])
+                at = end
+        found.append((" ".join(words), label))
+        return words, at + 1
+
+    found, at = [], 0
+    while at < len(text):
+        _, at = node(at)
+        while at < len(text) and text[at] == "\n":
+            at += 1
+    return found
+
+
+@pytest.mark.slow
+def test_the_spans_of_the_validation_trees_are_those_of_another_parser(shared_data):
+    raw = (shared_data / "sst" / "trees" / "dev.txt").read_text("utf-8")
+    wanted = [(" ".join(map(_sst.word, text.split(" "))), k) for text, k in spans_by_hand(raw)]
+    source = data.load("sst1", "validation", manual_dir=shared_data, level="phrase")
+    found = [(" ".join(x["tokens"]), x["label"]) for x in source]
+    assert collections.Counter(found) == collections.Counter(wanted)
+
+
 @pytest.mark.slow
 def test_the_training_phrases_of_sst_have_these_counts(shared_data):
     for name, counts in (
@@ -160,38 +195,3 @@ def test_vectors_of_glove_cover_trec(shared_data):
     np.testing.assert_allclose(first, [-0.038194, -0.24487, 0.72812])
     with pytest.raises(ValueError, match=r"line 1: .* 300 values, got 100"):
         data.load_embeddings(path, words, dim=300)
-
-
-def spans_by_hand(text):
-    """(words, label) of every bracket, by recursion over the characters: another parser."""
-
-    def node(at):
-        label, at, words = int(text[at + 1]), at + 3, []
-        while text[at] != ")":
-            if text[at] == "(":
-                inner, at = node(at)
-                words += inner
-            elif text[at] == " ":
-                at += 1
-            else:
-                end = text.index(")", at)
-                words.append(text[at:end])
-                at = end
-        found.append((" ".join(words), label))
-        return words, at + 1
-
-    found, at = [], 0
-    while at < len(text):
-        _, at = node(at)
-        while at < len(text) and text[at] == "\n":
-            at += 1
-    return found
-
-
-@pytest.mark.slow
-def test_the_spans_of_the_validation_trees_are_those_of_another_parser(shared_data):
-    raw = (shared_data / "sst" / "trees" / "dev.txt").read_text("utf-8")
-    wanted = [(" ".join(map(_sst.word, text.split(" "))), k) for text, k in spans_by_hand(raw)]
-    source = data.load("sst1", "validation", manual_dir=shared_data, level="phrase")
-    found = [(" ".join(x["tokens"]), x["label"]) for x in source]
-    assert collections.Counter(found) == collections.Counter(wanted)

@@ -224,6 +224,11 @@ def test_a_link_is_written_to_and_a_folder_is_refused(command, here, tmp_path, c
     assert names(tmp_path) == ["file", "link"]
 
 
+def test_a_pipe_that_nobody_reads_ends_a_command_as_standard_output_does():
+    with pytest.raises(BrokenPipeError), refusals({}):
+        raise BrokenPipeError
+
+
 def test_evaluation_agrees_with_prediction(here, tmp_path, capsys):
     bad = [("", "good"), ("\x01", "bad"), ("a", "")]
     path = write_csv(tmp_path / "test.csv", [*TEXTS, *bad])

@@ -1,6 +1,8 @@
 """`gatedjax translate`: a run and its export translate alike."""
 
+import errno
 import io
+import os
 
 import numpy as np
 import pytest
@@ -133,3 +135,16 @@ def test_faults_of_the_input_and_the_references_are_one_line(
     references.write_bytes(b"")
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     assert "as many lines as the input, 0, and at least one, got 0" in refused(args, capsys)
+
+
+@pytest.mark.slow
+def test_a_full_standard_output_is_an_error_in_one_line(folders, capsys, monkeypatch):
+    class Full(io.StringIO):
+        def write(self, text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{LINES[0]}\n"))
+    monkeypatch.setattr("sys.stdout", Full())
+    with pytest.raises(SystemExit, match="2"):
+        main(["translate", str(folders[1])])
+    assert capsys.readouterr().err == "error: standard output: No space left on device\n"
