@@ -48,8 +48,8 @@ if sys.dont_write_bytecode and (folder := cache_folder()) is not None:
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 jax.config.update("jax_numpy_rank_promotion", "raise")
-# For each frame of an error JAX asks the file system whether the frame is its own, which takes a
-# tenth of the time of the tests of refusals.
+# To hide its own frames, JAX looks up the file of each frame of an error on disk, which takes a
+# tenth of the time of tests that expect an error.
 jax.config.update("jax_traceback_filtering", "off")
 
 

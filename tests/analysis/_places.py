@@ -1,10 +1,15 @@
-"""Where a figure has its cells, their names and the bar of its shades."""
+"""Where a figure has its cells, their names and the bar of its shades, and how light they are."""
 
 import numpy as np
 
 
 def centres(edges):
     return (np.asarray(edges)[1:] + np.asarray(edges)[:-1]) / 2
+
+
+def lightness(colours):
+    """The luminance of colours [..., 3 or 4], between 0 and 1."""
+    return np.asarray(colours)[..., :3] @ (0.2126, 0.7152, 0.0722)
 
 
 def check_names(axes, cells, rows, columns, rotation=0.0):

@@ -7,7 +7,7 @@ mpl = pytest.importorskip("matplotlib")
 
 from gatedjax import analysis  # noqa: E402
 from gatedjax.analysis._figure import PALETTE  # noqa: E402
-from tests.analysis._places import check_bar, check_names  # noqa: E402
+from tests.analysis._places import check_bar, check_names, lightness  # noqa: E402
 
 ROWS = ["Ann · 3", "Ann · 17", "Bob · 5"]
 QUERY = ["@begin", "who", "@placeholder", "@end"]
@@ -35,7 +35,7 @@ def test_every_weight_has_a_cell_whose_shade_grows_with_it():
     for cells, panel in zip(axes.collections, HOPS, strict=True):
         np.testing.assert_array_equal(cells.get_array(), panel.weights)
         shades.append(cells.to_rgba(panel.weights.ravel()))
-    dark = -np.concatenate(shades)[:, :3] @ (0.2126, 0.7152, 0.0722)
+    dark = -lightness(np.concatenate(shades))
     weights = np.ravel([panel.weights for panel in HOPS])
     assert np.all(np.diff(dark[np.argsort(weights, kind="stable")]) >= -1e-9)
     assert len(np.unique(dark)) == len(np.unique(weights))

@@ -5,7 +5,7 @@ import pytest
 
 from gatedjax import analysis
 from gatedjax.analysis import _phrase_statistics, phrases
-from tests.analysis._places import check_bar, check_names
+from tests.analysis._places import check_bar, check_names, lightness
 
 mpl = pytest.importorskip("matplotlib")
 
@@ -81,7 +81,7 @@ def test_words_against_layers_outline_runs_of_selected_words():
     assert {"L1", "L2", "L3", "example", "selected (> 0.95)"} <= set(shown)
     (cells,) = axes.collections
     np.testing.assert_array_equal(cells.get_array(), R.T)
-    light = cells.to_rgba(R.ravel())[:, :3] @ (0.2126, 0.7152, 0.0722)
+    light = lightness(cells.to_rgba(R.ravel()))
     order = np.argsort(R.ravel(), kind="stable")
     assert np.all(np.diff(light[order]) <= 1e-9)  # the larger the darker
     check_names(axes, cells, WORDS, ("L1", "L2", "L3"))

@@ -9,7 +9,7 @@ import pytest
 from gatedjax import analysis
 from gatedjax.gates import MeanField
 from gatedjax.gates._report import Measure, Measured, ModeRow, Study
-from tests.analysis._places import check_bar
+from tests.analysis._places import check_bar, lightness
 
 mpl = pytest.importorskip("matplotlib")
 
@@ -29,10 +29,6 @@ def texts(figure):
 
 def boxes(figure):
     return [patch for patch in figure.axes[0].patches if isinstance(patch, mpl.patches.Rectangle)]
-
-
-def lightness(cells):
-    return np.array([cell.get_facecolor()[:3] for cell in cells]) @ (0.2126, 0.7152, 0.0722)
 
 
 def test_heatmap_shades_small_weights_as_it_shades_large_ones():
@@ -61,10 +57,10 @@ def test_heatmap_marks_open_and_closed_gates():
 def test_heatmap_is_darker_where_the_weight_is_larger():
     # the row with the largest weights is the last
     figure = analysis.plot_heatmap(rows()[::-1])
-    cells = boxes(figure)[9:18]
+    light = lightness([cell.get_facecolor() for cell in boxes(figure)[9:18]])
     assert "open gate" in texts(figure)
     order = np.argsort(WEIGHTS[[0, 1, 6, 7]])
-    assert np.all(np.diff(lightness(cells)[[0, 1, 6, 7]][order]) < 0)
+    assert np.all(np.diff(light[[0, 1, 6, 7]][order]) < 0)
 
 
 def test_heatmap_of_a_text_of_several_lines_has_each_weight_at_its_word():
@@ -76,7 +72,7 @@ def test_heatmap_of_a_text_of_several_lines_has_each_weight_at_its_word():
     centres = [cell.get_x() + cell.get_width() / 2 for cell in cells]
     np.testing.assert_allclose([shown[word].get_position()[0] for word in words], centres)
     assert len({cell.get_y() for cell in cells}) > 1
-    assert np.all(np.diff(lightness(cells)) < 0)
+    assert np.all(np.diff(lightness([cell.get_facecolor() for cell in cells])) < 0)
 
 
 def test_heatmap_shows_every_word_and_number_once_per_place():

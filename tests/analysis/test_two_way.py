@@ -84,14 +84,6 @@ def test_means_that_are_known_more_exactly_replace_those_of_the_rows():
     assert moved.standard_error == pytest.approx(same.standard_error)
 
 
-def test_scores_without_any_spread_are_certain():
-    ones, zeros = np.ones((2, 4)), np.zeros((3, 4))
-    same = analysis.two_way_test(ones, ones)
-    assert (same.difference, same.p_value, same.freedom) == (0, 1, math.inf)
-    other = analysis.two_way_test(ones, zeros)
-    assert (other.low, other.high, other.p_value) == (1, 1, 0)
-
-
 def rights(rng, seeds, difficulty, spread):
     """Which examples are right, of seeds with accuracies that spread by `spread`."""
     slope = stats.norm.pdf(1.2 / math.sqrt(2)) / math.sqrt(2)
@@ -126,3 +118,11 @@ def test_a_difference_of_four_points_is_found():
             analysis.two_way_test(a, rights(rng, 5, difficulty, 0.005).astype(float)).p_value < 0.05
         )
     assert found > 90
+
+
+def test_scores_without_any_spread_are_certain():
+    ones, zeros = np.ones((2, 4)), np.zeros((3, 4))
+    same = analysis.two_way_test(ones, ones)
+    assert (same.difference, same.p_value, same.freedom) == (0, 1, math.inf)
+    other = analysis.two_way_test(ones, zeros)
+    assert (other.low, other.high, other.p_value) == (1, 1, 0)

@@ -71,6 +71,14 @@ def test_values_and_gradients_are_those_of_a_loop_and_of_optax(rows, np_rng):
         np.testing.assert_allclose(got, want, **F64)
 
 
+@pytest.mark.usefixtures("x64")
+def test_first_and_second_derivatives_equal_finite_differences(np_rng):
+    *parts, targets = arguments(np_rng, np.float64)
+    weight = np.arange(1.0, N + 1)
+    loss = lambda *parts: jnp.sum(linear_cross_entropy(*parts, targets) * weight)  # noqa: E731
+    check_grads(jax.jit(loss), parts, order=2, modes=["rev"], rtol=1e-6, atol=1e-6)
+
+
 def test_extreme_logits_give_finite_values_and_gradients():
     states, kernel = np.float32([[1e4], [-1e4], [1e4]]), np.float32([[1, -1, 0]])
     nll, *grads = solved((states, kernel, np.zeros(3, np.float32)), np.array([0, 0, 2]))
@@ -124,11 +132,3 @@ def test_narrow_targets_may_count_up_to_the_number_of_classes(np_rng):
     got = solved((states, kernel, bias), targets)[0]
     assert got.dtype == np.float32
     np.testing.assert_allclose(got, oracle(states, kernel, bias, targets), **F32)
-
-
-@pytest.mark.usefixtures("x64")
-def test_first_and_second_derivatives_equal_finite_differences(np_rng):
-    *parts, targets = arguments(np_rng, np.float64)
-    weight = np.arange(1.0, N + 1)
-    loss = lambda *parts: jnp.sum(linear_cross_entropy(*parts, targets) * weight)  # noqa: E731
-    check_grads(jax.jit(loss), parts, order=2, modes=["rev"], rtol=1e-6, atol=1e-6)

@@ -164,6 +164,28 @@ def test_texts_are_read_with_the_bits_of_a_loop(num_classes, texts, monkeypatch)
             np.testing.assert_array_equal(one, other)
 
 
+def test_a_lexicon_that_has_read_texts_is_copied_and_recovers_from_a_word_that_is_no_text():
+    lexicon = lexicons()[-1]
+    expected = lexicon.read(TEXTS).logits
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(lexicon)).read(TEXTS).logits, expected)
+    for _ in range(2):
+        with pytest.raises(AttributeError):
+            lexicon.read([["fine", 3]])
+    np.testing.assert_array_equal(lexicon.read(TEXTS).logits, expected)
+
+
+def test_threads_share_the_words_that_a_lexicon_has_read():
+    lexicon = lexicons()[-1]
+    texts = [[f"word{i % 97}", f"fine{i % 89}", *TEXTS[i % len(TEXTS)]] for i in range(2000)]
+    expected = lexicon.read(texts).logits
+    fresh = dataclasses.replace(lexicon)
+    parts = [texts[start::40] for start in range(40)]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        readings = list(pool.map(fresh.read, parts))
+    for start, reading in enumerate(readings):
+        np.testing.assert_array_equal(reading.logits, expected[start::40])
+
+
 def naive_scale(lexicon, texts, labels):
     """The weight of each feature, by loops over the texts and the classes."""
     rows = [set(naive_counts(lexicon, words)) for words in texts]
@@ -276,6 +298,13 @@ def test_choose_words_is_a_greedy_loop():
             if scores[i] > -np.inf and counts[i] <= left:
                 expected[i], left = True, left - counts[i]
         np.testing.assert_array_equal(choose_words(scores, counts, room), expected)
+
+
+def test_a_name_that_training_has_not_seen_is_not_read():
+    texts = [["@ann", "fine"], ["@bob", "dull"]] * 4
+    (lexicon,) = fit_lexicon(texts, np.array([1, 0] * 4), 2, [1.0])
+    (is_read,) = lexicon.read([["@ann", "@anna", "fine", "finer"]]).is_read
+    assert is_read.tolist() == [True, False, True, True]
 
 
 @pytest.mark.parametrize("num_classes", [2, 3])
@@ -420,32 +449,3 @@ def test_the_temperature_divides_the_logits_and_their_parts(num_classes):
     parts = warm.parts(TEXTS[0])
     total = np.exp(parts.bias + parts.words.sum(0) + parts.pairs.sum(0))
     np.testing.assert_allclose(total / total.sum(), expected[0], rtol=1e-9)
-
-
-def test_a_lexicon_that_has_read_texts_is_copied_and_recovers_from_a_word_that_is_no_text():
-    lexicon = lexicons()[-1]
-    expected = lexicon.read(TEXTS).logits
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(lexicon)).read(TEXTS).logits, expected)
-    for _ in range(2):
-        with pytest.raises(AttributeError):
-            lexicon.read([["fine", 3]])
-    np.testing.assert_array_equal(lexicon.read(TEXTS).logits, expected)
-
-
-def test_threads_share_the_words_that_a_lexicon_has_read():
-    lexicon = lexicons()[-1]
-    texts = [[f"word{i % 97}", f"fine{i % 89}", *TEXTS[i % len(TEXTS)]] for i in range(2000)]
-    expected = lexicon.read(texts).logits
-    fresh = dataclasses.replace(lexicon)
-    parts = [texts[start::40] for start in range(40)]
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        readings = list(pool.map(fresh.read, parts))
-    for start, reading in enumerate(readings):
-        np.testing.assert_array_equal(reading.logits, expected[start::40])
-
-
-def test_a_name_that_training_has_not_seen_is_not_read():
-    texts = [["@ann", "fine"], ["@bob", "dull"]] * 4
-    (lexicon,) = fit_lexicon(texts, np.array([1, 0] * 4), 2, [1.0])
-    (is_read,) = lexicon.read([["@ann", "@anna", "fine", "finer"]]).is_read
-    assert is_read.tolist() == [True, False, True, True]

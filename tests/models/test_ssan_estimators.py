@@ -243,35 +243,6 @@ def test_the_multiplier_is_a_parameter_where_a_density_is_held():
     assert metrics.keys() == others.keys()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["ssan_reordering", "ssan_translation", "ssan_tagger"])
-def test_every_task_can_be_trained_by_values_of_its_loss(name):
-    layers = {"num_layers": 2, "select_layers": (1, 2)}
-    case = make(name, estimator="leave_one_out", density=0.2, **layers)
-    cost = jax.value_and_grad(lambda p: total_loss(case.task, p, case.batch, RNGS), has_aux=True)
-    (total, metrics), gradient = jax.eval_shape(cost, case.shapes)
-    assert total.shape == ()
-    assert {"multiplier", "selected_1", "selected_2"} < metrics.keys()
-    _, predictions = jax.eval_shape(case.task.evaluate, case.shapes, case.batch)
-    # examples, layers and heads
-    assert predictions["selected_heads"].shape == predictions["empty_heads"].shape == (4, 2, 2)
-    assert jax.tree.map(jnp.shape, gradient) == jax.tree.map(jnp.shape, case.shapes)
-
-
-@pytest.mark.slow
-def test_a_named_estimator_trains_pairs_or_is_refused():
-    class ByOneValue(ByValues):
-        """An estimator of a new class, for which a network of pairs has no gradient."""
-
-    entry = _registry.ESTIMATORS[0]
-    assert _registry.why_not_of_pairs(entry) == ""
-    assert "no derivative" in _registry.why_not_of_pairs(entry._replace(kind=ByOneValue))
-    able = {name for name in KINDS if name not in NOT_OF_PAIRS}
-    trained = Pathwise | MultiPass | Reinforce
-    assert {name for name in able if isinstance(create_estimator(name), trained)} == able
-    assert able >= {"st_gumbel", "leave_one_out", "disarm", "reinforce", "hard_kuma"}
-
-
 def texts():
     """Four texts of up to six words for training."""
     rng = np.random.default_rng(1)
@@ -304,3 +275,32 @@ def test_training_reaches_the_density():
         assert ("multiplier" in metrics) == (density is not None)
     np.testing.assert_allclose(shares[0.2], 0.2, atol=0.05)
     assert abs(shares[None] - 0.2) > 0.2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ssan_reordering", "ssan_translation", "ssan_tagger"])
+def test_every_task_can_be_trained_by_values_of_its_loss(name):
+    layers = {"num_layers": 2, "select_layers": (1, 2)}
+    case = make(name, estimator="leave_one_out", density=0.2, **layers)
+    cost = jax.value_and_grad(lambda p: total_loss(case.task, p, case.batch, RNGS), has_aux=True)
+    (total, metrics), gradient = jax.eval_shape(cost, case.shapes)
+    assert total.shape == ()
+    assert {"multiplier", "selected_1", "selected_2"} < metrics.keys()
+    _, predictions = jax.eval_shape(case.task.evaluate, case.shapes, case.batch)
+    # examples, layers and heads
+    assert predictions["selected_heads"].shape == predictions["empty_heads"].shape == (4, 2, 2)
+    assert jax.tree.map(jnp.shape, gradient) == jax.tree.map(jnp.shape, case.shapes)
+
+
+@pytest.mark.slow
+def test_a_named_estimator_trains_pairs_or_is_refused():
+    class ByOneValue(ByValues):
+        """An estimator of a new class, for which a network of pairs has no gradient."""
+
+    entry = _registry.ESTIMATORS[0]
+    assert _registry.why_not_of_pairs(entry) == ""
+    assert "no derivative" in _registry.why_not_of_pairs(entry._replace(kind=ByOneValue))
+    able = {name for name in KINDS if name not in NOT_OF_PAIRS}
+    trained = Pathwise | MultiPass | Reinforce
+    assert {name for name in able if isinstance(create_estimator(name), trained)} == able
+    assert able >= {"st_gumbel", "leave_one_out", "disarm", "reinforce", "hard_kuma"}
